@@ -1,0 +1,147 @@
+"""FX helpers: the graph artifact, forking a graph with its provenance, and printing without addresses.
+
+In: ``torch.fx.GraphModule`` whose nodes carry ``meta["val"]`` (fake tensors or plain values), ``meta["stack"]`` and
+``meta["parents"]``. Out: ``GraphArtifact``, which answers the five questions for any such graph.
+Always holds: a stage never edits a graph it was given; it calls ``fork`` first. After ``fork`` each node's parents name
+the node it was copied from.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .artifact import Artifact, Decision, Item
+from .errors import InvalidIR
+from .provenance import inherit, parents_of, stack_of
+
+SHORT = {
+    torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+    torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "b8",
+}  # fmt: skip
+
+
+def describe(value: Any) -> str:
+    """``f32[4, 8]`` for a tensor, with ``{strides}`` where it is not contiguous; repr for plain values."""
+    if isinstance(value, torch.Tensor):
+        text = f"{SHORT.get(value.dtype, str(value.dtype).removeprefix('torch.'))}[{', '.join(map(str, value.shape))}]"
+        dense = value.layout == torch.strided and not value.is_contiguous()
+        return text + (f"{{{', '.join(map(str, value.stride()))}}}" if dense else "")
+    if isinstance(value, (tuple, list)):
+        return "(" + ", ".join(map(describe, value)) + ")"
+    return repr(value)
+
+
+def target_name(node: fx.Node) -> str:
+    """The operator as a reader names it: ``aten.mm.default``, ``torch.relu``, ``operator.add``, or the attribute path."""
+    target = node.target
+    if isinstance(target, str):
+        return target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    module = getattr(target, "__module__", None) or ""
+    module = {"_operator": "operator", "torch._C._nn": "torch.nn.functional", "torch._VariableFunctions": "torch"}.get(module, module)
+    if module.startswith("torch._C") or isinstance(target, type(torch.relu)) and not module:
+        module = "torch"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
+    return f"{module}.{name}".removeprefix("builtins.").replace("_VariableFunctionsClass.", "")
+
+
+def format_arg(arg: Any) -> str:
+    """Arguments as code, without addresses."""
+    if isinstance(arg, fx.Node):
+        return arg.name
+    if isinstance(arg, (tuple, list)):
+        inner = ", ".join(map(format_arg, arg))
+        return f"[{inner}]" if isinstance(arg, list) else f"({inner}{',' if len(arg) == 1 else ''})"
+    if isinstance(arg, dict):
+        return "{" + ", ".join(f"{k!r}: {format_arg(v)}" for k, v in arg.items()) + "}"
+    if isinstance(arg, slice):
+        return f"slice({format_arg(arg.start)}, {format_arg(arg.stop)}, {format_arg(arg.step)})"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(arg))
+
+
+def node_text(node: fx.Node) -> str:
+    """One line: ``mul: f32[4, 8] = aten.mul.Tensor(x, 2)``."""
+    val = f": {describe(node.meta['val'])}" if "val" in node.meta else ""
+    if node.op == "output":
+        return f"return {format_arg(node.args[0])}"
+    if node.op == "placeholder":
+        return f"{node.name}{val} = placeholder"
+    args = [format_arg(a) for a in node.args] + [f"{k}={format_arg(v)}" for k, v in node.kwargs.items()]
+    prefix = "self." if node.op in ("get_attr", "call_module") else "." if node.op == "call_method" else ""
+    call = "" if node.op == "get_attr" else f"({', '.join(args)})"
+    return f"{node.name}{val} = {prefix}{target_name(node)}{call}"
+
+
+def fork(module: fx.GraphModule, stage: str) -> fx.GraphModule:
+    """A copy of ``module`` whose nodes keep names, values and stacks and have the node they came from (of ``stage``) as parent.
+
+    Parameters and submodules are shared, never copied: a fork of a graph computes with the same tensors.
+    """
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        new = graph.node_copy(node, lambda n: mapping[n])
+        new.name = node.name
+        new.meta = copy.copy(node.meta)
+        inherit(new, stage, node)
+        mapping[node] = new
+    return fx.GraphModule(module, graph)
+
+
+class GraphArtifact(Artifact):
+    """An FX graph as an artifact. ``stage`` qualifies its item ids ("frames", "aot.joint", "aot.forward", ...).
+
+    The graph takes its placeholders in order and returns a tuple. Every node has meta "val", "stack" and "parents".
+    """
+
+    def __init__(self, module: fx.GraphModule, stage: str, decisions: tuple[Decision, ...] = ()) -> None:
+        self.module, self.stage, self.decisions = module, stage, decisions
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.module.graph
+
+    @property
+    def placeholders(self) -> tuple[fx.Node, ...]:
+        return tuple(n for n in self.graph.nodes if n.op == "placeholder")
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """Arguments of the output node: nodes, or plain values such as None."""
+        (out,) = self.graph.output_node().args
+        return tuple(out) if isinstance(out, (tuple, list)) else (out,)
+
+    def id(self, node: fx.Node) -> str:
+        return f"{self.stage}/{node.name}"
+
+    def text(self) -> str:
+        return "\n".join(node_text(n) for n in self.graph.nodes)
+
+    def items(self) -> tuple[Item, ...]:
+        def facts(n: fx.Node) -> dict[str, Any]:
+            val = {"value": describe(n.meta["val"])} if "val" in n.meta else {}
+            return {"name": n.name, "target": target_name(n), **val, "inputs": [self.id(i) for i in n.all_input_nodes]}
+
+        return tuple(Item(self.id(n), n.op, node_text(n), parents_of(n), stack_of(n), facts(n)) for n in self.graph.nodes)
+
+    def check(self) -> None:
+        try:
+            self.graph.lint()
+        except (RuntimeError, AssertionError) as error:
+            raise InvalidIR(f"{self.stage}: the graph is malformed: {error}") from error
+        for node in self.graph.nodes:
+            missing = [k for k in ("stack", "parents") if k not in node.meta]
+            if node.op in ("placeholder", "call_function", "get_attr", "call_method") and "val" not in node.meta:
+                missing.append("val")
+            if missing:
+                raise InvalidIR(f"{self.id(node)} has no {', '.join(missing)}", why="every node carries its value, its source lines and its parents")
+
+    def run(self, *args: Any) -> Any:
+        """Interprets the graph node by node (not the generated forward): an edit without recompile() cannot hide here."""
+        return fx.Interpreter(self.module, garbage_collect_values=True).run(*args)

@@ -1,0 +1,68 @@
+"""Options: one frozen dataclass, made once at the edge and passed down; no stage reads the environment.
+
+``Options.of(mode, options)`` checks names and values and raises ``UnknownOption`` with the known ones.
+The table ``MODES`` holds what each ``mode`` means, as rows of option overrides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args, Literal
+
+from .errors import UnknownOption
+
+Partitioner = Literal["min_cut", "default"]
+CostModel = Literal["bytes", "torch"]
+Decompositions = Literal["inductor-like", "core", "none"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything a compile can be told. Defaults are what a user gets from ``compile(fn)``."""
+
+    partitioner: Partitioner = "min_cut"
+    cost_model: CostModel = "bytes"
+    decompositions: Decompositions = "inductor-like"
+    fusion: bool = True
+    max_fused_nodes: int = 64
+    recompile_limit: int = 8
+    cxx: str = ""  # the C++ compiler; "" finds g++, then clang++
+    cache_dir: str = ""  # "" is the user's cache folder
+    jobs: int = 0  # parallel compile jobs; 0 is the number of CPUs
+    check: bool = False  # run check() and input fingerprints at every stage boundary
+
+    @staticmethod
+    def of(mode: str | None, options: Mapping[str, Any] | None) -> Options:
+        mode = mode or "default"
+        if mode not in MODES:
+            raise UnknownOption(f"unknown mode {mode!r}", hint=f"known modes: {', '.join(sorted(MODES))}")
+        known = {f.name: f for f in fields(Options)}
+        wanted = {**MODES[mode], **(options or {})}
+        for name, value in wanted.items():
+            if name not in known:
+                raise UnknownOption(f"unknown option {name!r}", hint=f"known options: {', '.join(sorted(known))}")
+            _check_value(name, value)
+        return replace(Options(), **wanted)
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "partitioner": get_args(Partitioner),
+    "cost_model": get_args(CostModel),
+    "decompositions": get_args(Decompositions),
+}
+
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {},
+    "max-autotune-no-cudagraphs": {},
+}
+
+
+def _check_value(name: str, value: Any) -> None:
+    default = getattr(Options, name)
+    if name in CHOICES and value not in CHOICES[name]:
+        raise UnknownOption(f"option {name!r} cannot be {value!r}", hint=f"one of: {', '.join(CHOICES[name])}")
+    if type(value) is not type(default):
+        raise UnknownOption(f"option {name!r} cannot be {value!r}", hint=f"a value of type {type(default).__name__}")

@@ -1,0 +1,97 @@
+"""What capture gives: sources, guards, the result recipe, and the captured graphs.
+
+A ``Source`` says how to reach a value again from a call's arguments; guards and graph inputs are made of sources. A
+``Recipe`` says how the frame's result is put together from graph outputs, sources and constants. All of it is plain data, so it
+can be printed, compared and saved. PyTorch's counterpart: ``torch/_dynamo/{source,guards,output_graph}.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch.fx as fx
+
+from ..core.artifact import Decision
+from ..core.fx import GraphArtifact
+from ..core.provenance import Stack
+
+SourceKind = Literal["local", "global", "closure", "attr", "item", "dict_item", "type_attr", "constant"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A path to a value. ``base`` is None for the roots: a local (argument), a global of the frame's function, a closure cell.
+
+    attr      ``getattr(base, key)``; item: ``base[key]`` of list or tuple; dict_item: ``base[key]`` of a dict
+    global    key is (name,) of the top frame's module; of another module: attr of a "constant" source holding the module
+    """
+
+    kind: SourceKind
+    key: Any
+    base: Source | None = None
+
+    def text(self) -> str:
+        if self.base is None:
+            return f"{ {'local': 'L', 'global': 'G', 'closure': 'C'}.get(self.kind, 'K') }[{self.key!r}]"
+        if self.kind in ("attr", "type_attr"):
+            return f"{self.base.text()}.{self.key}"
+        return f"{self.base.text()}[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One assumption. ``kind`` is a row of the guard table ("tensor", "type", "id", "equals", "length", "dict_keys", "no_attr",
+    "none", "true", "false", "not_aliased", "aliased", "global_state"); ``expected`` is what must hold; ``stack`` is the line that assumed it."""
+
+    kind: str
+    source: Source | None
+    expected: Any
+    stack: Stack = ()
+    why: str = ""
+
+    def text(self) -> str:
+        subject = self.source.text() if self.source is not None else "the process"
+        return f"{subject}: {self.kind} {self.expected!r}" if isinstance(self.expected, (str, int, float, bool, tuple, type(None))) else f"{subject}: {self.kind}"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build a value after the graph has run.
+
+    output    graph output number ``value``;  source: the value at ``value`` (a Source);  constant: ``value`` itself
+    tuple / list / dict / set / slice / call: ``parts`` built first; for dict, keys are ``value``; for call, ``value`` is the callable
+    """
+
+    kind: Literal["output", "source", "constant", "tuple", "list", "dict", "set", "slice", "call"]
+    value: Any = None
+    parts: tuple[Recipe, ...] = ()
+
+
+class CapturedGraph(GraphArtifact):
+    """A torch-level FX graph taken from a frame. ``inputs[i]`` is the source of placeholder i."""
+
+    def __init__(self, module: fx.GraphModule, inputs: tuple[Source, ...], decisions: tuple[Decision, ...] = ()) -> None:
+        super().__init__(module, "frames", decisions)
+        self.inputs = inputs
+
+
+@dataclass(frozen=True)
+class Break:
+    """Why a frame was left to Python: ``reason`` is an id of the catalogue; ``instruction`` as dis prints it; the user's line."""
+
+    reason: str
+    what: str
+    instruction: str
+    stack: Stack
+    hint: str = ""
+
+
+@dataclass
+class Specialization:
+    """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards."""
+
+    graph: CapturedGraph
+    guards: tuple[Guard, ...]
+    result: Recipe
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -1,0 +1,202 @@
+"""Index expressions: integers made of iteration variables, affine where they are affine.
+
+An ``Index`` is ``const + sum(coefficient * atom)``; an atom is a variable, or a floor division or remainder of an ``Index`` by a
+positive constant. Always holds: terms are sorted, have distinct atoms and no zero coefficient, so equal expressions are equal
+values; every variable knows its size (``0 <= v < size``), so ranges are known and divisions disappear where they can.
+PyTorch's counterpart: sympy expressions simplified by ``torch/_inductor/sizevars.py``; sympy in this path is what makes
+compilers of this kind slow, hence no sympy here. Left out: symbolic sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Var:
+    """An iteration variable ``0 <= name < size``. Names that begin with ``%`` stand for values loaded at run time."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Div:
+    """``index // by`` (floor)."""
+
+    index: Index
+    by: int
+
+
+@dataclass(frozen=True)
+class Mod:
+    """``index % by``, in ``[0, by)``."""
+
+    index: Index
+    by: int
+
+
+Atom = Var | Div | Mod
+
+
+def _key(atom: Atom) -> tuple[str, str]:
+    return (type(atom).__name__ if not isinstance(atom, Var) else "", atom.name if isinstance(atom, Var) else f"{atom.index}:{atom.by}")
+
+
+@dataclass(frozen=True)
+class Index:
+    terms: tuple[tuple[Atom, int], ...] = ()
+    const: int = 0
+
+    @staticmethod
+    def of(value: Index | Var | int) -> Index:
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, Var):
+            return Index(((value, 1),)) if value.size != 1 else Index()
+        return Index((), value)
+
+    @staticmethod
+    def affine(variables: Iterable[Var | Index | int], strides: Iterable[int], offset: int = 0) -> Index:
+        """``offset + sum(v * stride)``: the address of an element of a strided tensor."""
+        result = Index((), offset)
+        for v, stride in zip(variables, strides, strict=True):
+            result = result + Index.of(v) * stride
+        return result
+
+    def __add__(self, other: Index | Var | int) -> Index:
+        other = Index.of(other)
+        total = dict(self.terms)
+        for atom, c in other.terms:
+            total[atom] = total.get(atom, 0) + c
+        return _normal(total, self.const + other.const)
+
+    def __sub__(self, other: Index | Var | int) -> Index:
+        return self + Index.of(other) * -1
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return Index()
+        return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
+
+    def __floordiv__(self, by: int) -> Index:
+        if by == 1:
+            return self
+        whole, rest = self._split(by)
+        low, high = rest.range()
+        if low // by == high // by:
+            return whole + low // by
+        if factored := rest._factor(by):
+            coarse, _, g = factored
+            return whole + coarse // (by // g)
+        return whole + Index(((Div(rest, by), 1),))
+
+    def __mod__(self, by: int) -> Index:
+        if by == 1:
+            return Index()
+        _, rest = self._split(by)
+        low, high = rest.range()
+        if low // by == high // by:
+            return rest - (low // by) * by
+        if factored := rest._factor(by):
+            coarse, fine, g = factored
+            return (coarse % (by // g)) * g + fine
+        return Index(((Mod(rest, by), 1),))
+
+    def _split(self, by: int) -> tuple[Index, Index]:
+        """(whole, rest) with ``self == by * whole + rest`` and every coefficient of rest not a multiple of ``by``."""
+        whole = Index(tuple((a, c // by) for a, c in self.terms if c % by == 0), self.const // by)
+        rest = Index(tuple((a, c) for a, c in self.terms if c % by != 0), self.const % by)
+        return whole, rest
+
+    def _factor(self, by: int) -> tuple[Index, Index, int] | None:
+        """(coarse, fine, g) with ``self == g * coarse + fine``, ``0 <= fine < g`` and ``g`` a divisor of ``by``, where there is one."""
+        for g in sorted({math.gcd(c, by) for _, c in self.terms} - {1, by}, reverse=True):
+            coarse = Index(tuple((a, c // g) for a, c in self.terms if c % g == 0), self.const // g)
+            fine = Index(tuple((a, c) for a, c in self.terms if c % g != 0), self.const % g)
+            low, high = fine.range()
+            if 0 <= low and high < g:
+                return coarse, fine, g
+        return None
+
+    def range(self) -> tuple[int, int]:
+        """Smallest and largest value, both possible bounds (inclusive)."""
+        low = high = self.const
+        for atom, c in self.terms:
+            a, b = atom_range(atom)
+            low, high = low + min(c * a, c * b), high + max(c * a, c * b)
+        return low, high
+
+    def variables(self) -> frozenset[Var]:
+        found: set[Var] = set()
+        for atom, _ in self.terms:
+            found |= {atom} if isinstance(atom, Var) else atom.index.variables()
+        return frozenset(found)
+
+    @property
+    def is_affine(self) -> bool:
+        return all(isinstance(a, Var) for a, _ in self.terms)
+
+    def coefficient(self, var: Var) -> int | None:
+        """The stride of ``var``; None where the expression is not affine in it."""
+        if any(not isinstance(a, Var) and var in a.index.variables() for a, _ in self.terms):
+            return None
+        return dict(self.terms).get(var, 0)
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Index:
+        result = Index((), self.const)
+        for atom, c in self.terms:
+            if isinstance(atom, Var):
+                new = mapping.get(atom, Index.of(atom))
+            else:
+                inner = atom.index.substitute(mapping)
+                new = inner // atom.by if isinstance(atom, Div) else inner % atom.by
+            result = result + new * c
+        return result
+
+    def evaluate(self, values: Callable[[Var], int]) -> int:
+        """The number, given each variable's value (works for tensors of ints as well)."""
+        total = self.const
+        for atom, c in self.terms:
+            if isinstance(atom, Var):
+                total = total + values(atom) * c
+            else:
+                inner = atom.index.evaluate(values)
+                total = total + (inner // atom.by if isinstance(atom, Div) else inner % atom.by) * c
+        return total
+
+    def __str__(self) -> str:
+        return self.text(lambda v: v.name)
+
+    def text(self, name: Callable[[Var], str], div: str = "//") -> str:
+        """As an expression; ``div`` is the division operator of the language (all values here are non-negative)."""
+
+        def one(atom: Atom) -> str:
+            if isinstance(atom, Var):
+                return name(atom)
+            return f"({atom.index.text(name, div)}) {div if isinstance(atom, Div) else '%'} {atom.by}"
+
+        parts = [f"{c}*{one(a)}" if c != 1 and isinstance(a, Var) else f"{c}*({one(a)})" if c != 1 else one(a) if isinstance(a, Var) else f"({one(a)})" for a, c in self.terms]
+        if self.const or not parts:
+            parts.append(str(self.const))
+        return " + ".join(parts)
+
+
+def atom_range(atom: Atom) -> tuple[int, int]:
+    if isinstance(atom, Var):
+        return 0, max(atom.size - 1, 0)
+    low, high = atom.index.range()
+    return (low // atom.by, high // atom.by) if isinstance(atom, Div) else (0, atom.by - 1)
+
+
+def _normal(total: dict[Atom, int], const: int) -> Index:
+    """Sorted terms, after ``by * (e // by) + e % by`` has become ``e`` wherever it stands."""
+    for atom in [a for a in total if isinstance(a, Div)]:
+        mod, c = Mod(atom.index, atom.by), total.get(atom, 0)
+        k = total.get(mod, 0)
+        if k and c == k * atom.by:
+            del total[atom], total[mod]
+            return Index(tuple(sorted(((a, n) for a, n in total.items() if n), key=lambda t: _key(t[0]))), const) + atom.index * k
+    return Index(tuple(sorted(((a, n) for a, n in total.items() if n), key=lambda t: _key(t[0]))), const)

@@ -1,0 +1,78 @@
+"""What scheduling gives and code generation takes: fused groups in order, and where each buffer lives.
+
+A ``LoopGroup`` is one kernel: several loop nodes re-expressed over one iteration space, ``outer`` x ``inner``. Its ``phases``
+run one after another for each point of ``outer``: a "full" phase is one sweep over ``inner`` (pointwise nodes over the full space
+and reductions into a scalar per outer point), an "outer" phase is scalar code between sweeps. With ``inner`` empty there
+are only outer phases. Example, softmax over rows: full(max), full(sub, exp, sum), full(div).
+
+A value made in a full phase and read in a later one is in ``kept``: "memory" (its buffer is written anyway and read back) or
+"row" (a scratch row, local to the thread); what is cheap is recomputed instead: the node stands again in the later phase.
+A buffer that no other group and no output needs is in ``internal`` and is never stored.
+
+PyTorch's counterpart: ``torch/_inductor/scheduler.py`` (FusedSchedulerNode) and ``memory.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ..lowering.index import Var
+from ..lowering.ir import BufferSpec, ExternNode, LoopNode
+
+Shape = Literal["pointwise", "row", "column", "flat"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """``nodes`` in order; their bodies' indices are over the group's variables (outer only, when ``space`` is "outer")."""
+
+    space: Literal["full", "outer"]
+    nodes: tuple[LoopNode, ...]
+
+
+@dataclass(frozen=True)
+class LoopGroup:
+    """One kernel. ``shape`` tells how it is best walked:
+
+    pointwise  no reduction; ``inner`` is empty
+    row        ``inner`` is contiguous in memory: parallel over outer, vector over inner
+    column     ``outer``'s last variable is contiguous: vector over it, accumulators in an array
+    flat       ``outer`` is empty: the whole tensor is reduced, parallel over chunks of inner
+    """
+
+    name: str  # "k0"
+    outer: tuple[Var, ...]
+    inner: tuple[Var, ...]
+    phases: tuple[Phase, ...]
+    internal: frozenset[str]
+    kept: Mapping[str, Literal["memory", "row"]]
+    shape: Shape
+
+    @property
+    def nodes(self) -> tuple[LoopNode, ...]:
+        """Every node once, in order of first appearance."""
+        return tuple({n.name: n for p in self.phases for n in p.nodes}.values())
+
+
+@dataclass(frozen=True)
+class ExternGroup:
+    """One aten call, as it is."""
+
+    name: str  # "e0"
+    node: ExternNode
+
+
+Group = LoopGroup | ExternGroup
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where an intermediate buffer lives: bytes [offset, offset + nbytes) of the arena, from group ``first`` to group ``last``."""
+
+    buffer: BufferSpec
+    offset: int
+    nbytes: int
+    first: int
+    last: int
