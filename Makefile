@@ -1,0 +1,49 @@
+# make lab    makes the environment, installs the project and opens JupyterLab on labs/
+# make test   makes the environment, installs the project and runs everything CI runs
+# Needs Python 3.11 or 3.12 with venv, a C++ compiler and make; another interpreter: make lab PYTHON=/path/to/python
+
+VENV   ?= .venv
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+            $$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+
+.PHONY: lab test env lint types tests notebooks node bench golden clean
+
+lab: env
+	$(BIN)/jupyter lab labs
+
+test: env lint types node tests notebooks
+
+env: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or 3.12 was found. Install one, or say: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[lab,test]"
+	touch $@
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: env
+	$(BIN)/pyright
+
+tests: env
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests
+
+notebooks: env
+	$(BIN)/python -m pytest --nbval labs solutions --nbval-current-env --nbval-cell-timeout 120 --nbval-sanitize-with labs/sanitize.cfg -n $(JOBS) --dist loadscope
+
+node: env
+	@if command -v node >/dev/null; then node --test widgets/; elif [ -n "$$COMPILER_LAB_REQUIRE_ALL" ]; then echo "Node.js is missing"; exit 1; else echo "skipped: the views' script tests need Node.js"; fi
+
+golden: env
+	$(BIN)/python -m pytest tests --update-golden -k golden
+
+bench: env
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
