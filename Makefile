@@ -28,7 +28,7 @@ lint: env
 	$(BIN)/ruff format --check .
 
 types: env
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 tests: env
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests

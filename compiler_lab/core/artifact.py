@@ -99,8 +99,9 @@ def artifact_html(artifact: Artifact) -> str:
     def table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
         if not rows:
             return ""
-        row = lambda cells, tag: "<tr>" + "".join(f"<{tag}>{esc(c)}</{tag}>" for c in cells) + "</tr>"  # noqa: E731
-        return f"<details><summary>{esc(title)} ({len(rows)})</summary><table><thead>{row(head, 'th')}</thead><tbody>{''.join(row(r, 'td') for r in rows)}</tbody></table></details>"
+        row = lambda cells, tag: "<tr>" + "".join(f"<{tag}>{esc(c)}</{tag}>" for c in cells) + "</tr>"
+        body = "".join(row(r, "td") for r in rows)
+        return f"<details><summary>{esc(title)} ({len(rows)})</summary><table><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table></details>"
 
     return (
         f"<section><strong>{esc(type(artifact).__name__)}</strong> <code>{esc(artifact.stage)}</code><pre>{esc(artifact.text())}</pre>"

@@ -45,7 +45,7 @@ def target_name(node: fx.Node) -> str:
         return str(target)
     module = getattr(target, "__module__", None) or ""
     module = {"_operator": "operator", "torch._C._nn": "torch.nn.functional", "torch._VariableFunctions": "torch"}.get(module, module)
-    if module.startswith("torch._C") or isinstance(target, type(torch.relu)) and not module:
+    if module.startswith("torch._C") or (isinstance(target, type(torch.relu)) and not module):
         module = "torch"
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
     return f"{module}.{name}".removeprefix("builtins.").replace("_VariableFunctionsClass.", "")

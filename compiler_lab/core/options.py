@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args, Literal
+from typing import Any, Literal, get_args
 
 from .errors import UnknownOption
 

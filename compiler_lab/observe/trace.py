@@ -1,14 +1,31 @@
 """A trace: the steps of a compile in order, as a value that can be looked at, saved and opened on another machine.
 
-In: ``Step``s, handed to ``Trace.append`` (so ``compile(fn, observe=trace.append)`` records). Out: JSON-able data and back.
-Always holds: time lives on the step and never in an artifact; a loaded trace answers the same questions as a live one.
+In: ``Step``s, handed to ``Trace.append`` (so ``compile(fn, observe=trace.append)`` records). Out: the same as plain data
+(``to_json``), as a file (``save``/``load``: a zip with one ``trace.json``), and as one HTML page (``to_html``).
+Always holds: appending stores references only, so recording costs nothing but memory; time lives on the step and never in an
+artifact; a loaded trace answers the same questions as a live one, except that it cannot run.
+Left out: code objects and tensors are never saved.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import linecache
+import os
+import platform
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from ..core.artifact import Artifact
+import torch
+
+from ..core.artifact import Artifact, Decision, Item, Plain
+from ..core.errors import InvalidIR, Unsupported
+from ..core.provenance import Location, is_library
+
+FORMAT, VERSION = "compiler-lab-trace", 1
 
 
 @dataclass(frozen=True)
@@ -24,3 +41,147 @@ class Step:
     seconds: float
     part: str = ""
     graph: int = 0
+
+
+class LoadedArtifact(Artifact):
+    """An artifact out of a saved trace: plain data that answers everything but ``run``."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.type, self.stage = str(data["type"]), str(data["stage"])
+        self._text = str(data["text"])
+        self._items = tuple(_item(i) for i in data["items"])
+        self.decisions = tuple(Decision(d["kind"], tuple(d["subject"]), d["outcome"], d["reason"], d["facts"]) for d in data["decisions"])
+
+    def text(self) -> str:
+        return self._text
+
+    def items(self) -> tuple[Item, ...]:
+        return self._items
+
+    def check(self) -> None:
+        seen: set[str] = set()
+        for item in self._items:
+            if item.id in seen:
+                raise InvalidIR(f"{item.id} stands twice in {self.stage}")
+            seen.add(item.id)
+
+    def run(self, *args: Any) -> Any:
+        raise Unsupported(
+            "a saved trace cannot run", reason="saved-trace", why="it holds text and facts, not code", hint="compile the function again to run it"
+        )
+
+    def to_json(self) -> dict[str, Plain]:
+        return {**super().to_json(), "type": self.type}
+
+
+@dataclass
+class Trace:
+    """Steps in the order in which they happened, under a title."""
+
+    title: str = "trace"
+    steps: list[Step] = field(default_factory=list[Step])
+    _sources: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _environment: dict[str, str] = field(default_factory=dict[str, str])
+
+    def append(self, step: Step) -> None:
+        self.steps.append(step)
+
+    @property
+    def graphs(self) -> tuple[int, ...]:
+        return tuple(sorted({s.graph for s in self.steps}))
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Every artifact once, in order of first appearance."""
+        found: dict[int, Artifact] = {}
+        for step in self.steps:
+            for artifact in (step.before, step.after):
+                if artifact is not None:
+                    found.setdefault(id(artifact), artifact)
+        return tuple(found.values())
+
+    def stage(self, name: str, part: str = "", graph: int | None = None) -> Artifact:
+        """The last result of the step ``name``; raises ``KeyError`` with the steps there are."""
+        for step in reversed(self.steps):
+            if step.name == name and step.part == part and (graph is None or step.graph == graph):
+                return step.after
+        known = sorted({f"{s.name} {s.part}".strip() for s in self.steps})
+        raise KeyError(f"no step {name!r} {part}in this trace; there are: {', '.join(known) or 'none'}")
+
+    def text(self) -> str:
+        """Each step's result under a heading."""
+        return "\n\n".join(f"== {s.name}{f' ({s.part})' if s.part else ''}, graph {s.graph}, {s.seconds * 1e3:.1f} ms\n{s.after.text()}" for s in self.steps)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.title!r}, {len(self.steps)} steps, {len(self.graphs)} graphs)"
+
+    def to_json(self) -> dict[str, Plain]:
+        """{"format", "version", "title", "environment", "sources", "artifacts", "steps"}: see ``VERSION``."""
+        artifacts = self.artifacts()
+        number = {id(a): i for i, a in enumerate(artifacts)}
+        data = [a.to_json() for a in artifacts]
+        steps = [
+            {
+                "name": s.name,
+                "before": None if s.before is None else number[id(s.before)],
+                "after": number[id(s.after)],
+                "seconds": s.seconds,
+                "part": s.part,
+                "graph": s.graph,
+            }
+            for s in self.steps
+        ]
+        sources = self._sources or source_files(i for a in artifacts for i in a.items())
+        environment = self._environment or {"python": platform.python_version(), "torch": str(torch.__version__), "machine": platform.machine()}
+        return {"format": FORMAT, "version": VERSION, "title": self.title, "environment": environment, "sources": sources, "artifacts": data, "steps": steps}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Trace:
+        """Raises ``InvalidIR`` where ``data`` is not a trace of this version."""
+        if data.get("format") != FORMAT:
+            raise InvalidIR("this is not a trace of compiler_lab", hint="open a file written by Trace.save or --json")
+        if data.get("version") != VERSION:
+            raise InvalidIR(
+                f"this trace has version {data.get('version')}, this is version {VERSION}", hint="record it again, or open it with the release that wrote it"
+            )
+        try:
+            artifacts = [LoadedArtifact(a) for a in data["artifacts"]]
+            steps = [
+                Step(s["name"], None if s["before"] is None else artifacts[s["before"]], artifacts[s["after"]], s["seconds"], s["part"], s["graph"])
+                for s in data["steps"]
+            ]
+            return Trace(data["title"], steps, {k: list(v) for k, v in data["sources"].items()}, dict(data["environment"]))
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise InvalidIR("this trace is damaged", why=f"{type(error).__name__}: {error}", hint="record it again") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a zip with one ``trace.json``; a file that is there is replaced only when the new one is whole."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".part")
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("trace.json", json.dumps(self.to_json()))
+        partial.replace(target)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Trace:
+        """Reads what ``save`` wrote, or bare JSON. Raises ``InvalidIR`` for anything else, ``FileNotFoundError`` for nothing."""
+        raw = Path(path).read_bytes()
+        try:
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    raw = archive.read("trace.json")
+            data = json.loads(raw)
+        except (zipfile.BadZipFile, KeyError, ValueError) as error:
+            raise InvalidIR(f"{Path(path).name} is not a trace", why=str(error), hint="open a file written by Trace.save or --json") from error
+        if not isinstance(data, dict):
+            raise InvalidIR(f"{Path(path).name} is not a trace", hint="open a file written by Trace.save or --json")
+        return Trace.from_json(data)
+
+
+def source_files(items: Iterable[Item]) -> dict[str, list[str]]:
+    """file name -> its lines, for each of the user's files that an item points to; files without source are left out."""
+    files = sorted({location.file for item in items for location in item.stack if not is_library(location.file)})
+    return {f: [line.rstrip("\n") for line in lines] for f in files if (lines := linecache.getlines(f))}
+
+
+def _item(data: Mapping[str, Any]) -> Item:
+    return Item(data["id"], data["kind"], data["text"], tuple(data["parents"]), tuple(Location(**location) for location in data["stack"]), data["facts"])
