@@ -106,10 +106,11 @@ class Index:
         return Index(((Mod(rest, by), 1),))
 
     def _split(self, by: int) -> tuple[Index, Index]:
-        """(whole, rest) with ``self == by * whole + rest`` and every coefficient of rest not a multiple of ``by``."""
+        """(whole, rest) with ``self == by * whole + rest``, ``rest >= 0``, and every coefficient of rest not a multiple of ``by``."""
         whole = Index(tuple((a, c // by) for a, c in self.terms if c % by == 0), self.const // by)
         rest = Index(tuple((a, c) for a, c in self.terms if c % by != 0), self.const % by)
-        return whole, rest
+        below = min(rest.range()[0] // by, 0)
+        return whole + below, rest + -below * by
 
     def _factor(self, by: int) -> tuple[Index, Index, int] | None:
         """(coarse, fine, g) with ``self == g * coarse + fine``, ``0 <= fine < g`` and ``g`` a divisor of ``by``, where there is one."""
@@ -178,7 +179,11 @@ class Index:
                 return name(atom)
             return f"({atom.index.text(name, div)}) {div if isinstance(atom, Div) else '%'} {atom.by}"
 
-        parts = [f"{c}*{one(a)}" if c != 1 and isinstance(a, Var) else f"{c}*({one(a)})" if c != 1 else one(a) if isinstance(a, Var) else f"({one(a)})" for a, c in self.terms]
+        def scaled(atom: Atom, c: int) -> str:
+            inner = one(atom) if isinstance(atom, Var) else f"({one(atom)})"
+            return inner if c == 1 else f"{c}*{inner}"
+
+        parts = [scaled(a, c) for a, c in self.terms]
         if self.const or not parts:
             parts.append(str(self.const))
         return " + ".join(parts)

@@ -61,6 +61,7 @@ def to_dtype(value: Any, dtype: torch.dtype) -> Any:
 
 STRUCTURAL: tuple[Callable[..., Any], ...] = (load, store, reduce, index_value, indirect, constant, to_dtype)
 
+
 # fmt: off
 def add(a: Tensor, b: Tensor) -> Tensor: return torch.add(a, b)
 def sub(a: Tensor, b: Tensor) -> Tensor: return torch.sub(a, b)
