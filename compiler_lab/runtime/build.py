@@ -1,0 +1,144 @@
+"""Building and loading: from C++ text to a callable program.
+
+In: ``Kernels`` (source, line map, wrapper). Out: a ``Program``. A cache hit reads and verifies one file and runs no process. A program
+without kernels (extern calls only) needs no compiler and has no library.
+Always holds: a library that is loaded was built whole; a failed build raises ``CodegenFailed`` with the compiler's first error, the
+generated line, and the user's line it comes from, and leaves the source where the message says.
+PyTorch's counterpart: ``torch/_inductor/codecache.py`` (CppCodeCache, PyCodeCache) and ``async_compile.py``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import linecache
+import os
+import re
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..core.errors import CodegenFailed
+from ..core.options import Options
+from ..core.provenance import own_location
+from ..lowering.ir import ExternNode
+from .cache import Cache, key_of, open_cache
+from .program import Program, header
+from .toolchain import HEADER, SOURCE, Ran, Toolchain, compile_command, cpu_features, find_toolchain, run_compiler, write_sources
+
+if TYPE_CHECKING:
+    from ..codegen.artifact import Kernels
+
+DEFAULTS = Options()
+
+
+def build(kernels: Kernels, options: Options = DEFAULTS) -> Program:
+    """Compiles (or finds) and loads ``kernels``. Raises ``CodegenFailed`` when there is no compiler or it fails."""
+    if not kernels.kernels:
+        return _assemble(kernels, None, None)
+    toolchain = find_toolchain(options.cxx, options.cache_dir)
+    path = _library(kernels, toolchain, open_cache(options.cache_dir))
+    return _assemble(kernels, path, toolchain)
+
+
+def build_many(kernels: Sequence[Kernels], options: Options = DEFAULTS) -> tuple[Program, ...]:
+    """Several programs, compiled side by side on ``options.jobs`` threads (0: one for each CPU). The first failure is raised."""
+    jobs = min(options.jobs or os.cpu_count() or 1, len(kernels))
+    if jobs <= 1:
+        return tuple(build(k, options) for k in kernels)
+    with ThreadPoolExecutor(jobs, thread_name_prefix="compiler_lab_build") as pool:
+        return tuple(pool.map(lambda k: build(k, options), kernels))
+
+
+def _library(kernels: Kernels, toolchain: Toolchain, cache: Cache) -> Path:
+    parts = (kernels.source, header(), toolchain.path, toolchain.version, *toolchain.flags, *toolchain.libraries, cpu_features())
+    key = key_of(parts)
+    path = cache.find(key)
+    return path if path is not None else cache.publish(key, _compile(kernels, toolchain), kernels.source)
+
+
+def _compile(kernels: Kernels, toolchain: Toolchain) -> bytes:
+    """The bytes of the library. The compiler works in a folder of its own, which stays only when it fails."""
+    try:
+        folder = tempfile.mkdtemp(prefix="compiler_lab_build_")
+        write_sources(folder, kernels.source, header())
+    except OSError as error:
+        raise CodegenFailed("the generated source could not be written to a temporary folder", why=str(error), hint="free some space, or set TMPDIR") from error
+    ran = run_compiler(compile_command(toolchain, folder, output="kernels.so"), folder)
+    if ran.code != 0:
+        raise _failure(kernels, toolchain, folder, ran)
+    library = Path(folder, "kernels.so").read_bytes()
+    shutil.rmtree(folder, ignore_errors=True)
+    return library
+
+
+def _failure(kernels: Kernels, toolchain: Toolchain, folder: str, ran: Ran) -> CodegenFailed:
+    """What the compiler said first, the generated line it said it about, and whose line that is."""
+    name = os.path.basename(toolchain.path)
+    hint = f"the generated source and {HEADER} are kept in {folder}"
+    if ran.code is None:
+        return CodegenFailed(f"{name} did not finish in time and was stopped", hint=hint)
+    if ran.code < 0:
+        return CodegenFailed(f"{name} was killed by {signal.Signals(-ran.code).name}", why="often the machine has run out of memory", hint=hint)
+    error = re.search(rf"^(?:\S*/)?({re.escape(SOURCE)}|{re.escape(HEADER)}):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", ran.output, re.MULTILINE)
+    if error is None:
+        said = next((line for line in ran.output.splitlines() if "error" in line.lower() or "killed" in line.lower()), ran.output.strip()[:200])
+        return CodegenFailed(f"{name} failed (exit status {ran.code})", why=said or "it printed nothing", hint=hint)
+    file, number, message = error[1], int(error[2]), error[3]
+    line = next((ln for ln in kernels.lines if ln.number == number), None) if file == SOURCE else None
+    why = f"{file}:{number}: {message}" + (f"\n         {line.text.strip()}" if line else "")
+    return CodegenFailed(f"{name} rejected the generated source", where=own_location(line.stack) if line else None, why=why, hint=hint)
+
+
+def _assemble(kernels: Kernels, path: Path | None, toolchain: Toolchain | None) -> Program:
+    functions = _load(kernels, path) if path else {}
+    program = kernels.schedule.program
+    ops = {str(n.target): n.target for n in program.nodes if isinstance(n, ExternNode)}
+    make = _wrapper(kernels)
+    return Program(kernels, path, toolchain, make(functions, ops, dict(program.constants), torch))
+
+
+def _load(kernels: Kernels, path: Path) -> dict[str, Callable[[Any], int]]:
+    """The exported functions, bound. torch is loaded already, so the library's OpenMP is torch's."""
+    try:
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        functions = {k.name: getattr(library, k.name) for k in kernels.kernels}
+    except (OSError, AttributeError) as error:
+        raise CodegenFailed("the built library could not be loaded", why=str(error), hint=f"it is {path}; clearing the cache rebuilds it") from error
+    for function in functions.values():
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
+    _warn_of_two_runtimes()
+    return functions
+
+
+def _wrapper(kernels: Kernels) -> Callable[..., Callable[..., tuple[Any, ...]]]:
+    """``make`` of the wrapper's text. The text is given to ``linecache``, so that tracebacks show its lines."""
+    name = f"<{kernels.stage} wrapper {key_of([kernels.wrapper])[:16]}>"
+    linecache.cache[name] = (len(kernels.wrapper), None, kernels.wrapper.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {"__name__": "compiler_lab_wrapper"}
+    exec(compile(kernels.wrapper, name, "exec"), namespace)
+    return namespace["make"]
+
+
+def openmp_runtimes() -> tuple[str, ...]:
+    """The OpenMP libraries in this process, by file, sorted. Empty where the system does not tell."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return ()
+    return tuple(sorted({line.split()[-1] for line in maps.splitlines() if re.search(r"/lib(gomp|omp|iomp5)[-.\w]*\.so", line)}))
+
+
+@functools.cache
+def _warn_of_two_runtimes() -> None:
+    found = openmp_runtimes()
+    if len(found) > 1:
+        what = f"compiler_lab: two OpenMP runtimes in one process ({', '.join(map(os.path.basename, found))}); each has its own threads"
+        warnings.warn(f"{what}: import torch first, and prefer g++ where torch brings libgomp", RuntimeWarning, stacklevel=2)

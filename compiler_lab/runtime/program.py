@@ -1,0 +1,105 @@
+"""The built program: a callable that runs the kernels shown, and their machine code.
+
+In: ``Kernels``, the library they were built into and the callable that the wrapper made. Out: results, and ``AssemblyLine``s with parents.
+Always holds: what runs is what ``assembly()`` shows, because both are read from one library.
+PyTorch's counterpart: ``CompiledFxGraph`` in ``torch/_inductor/output_code.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.artifact import Artifact, Item
+from ..core.errors import InvalidIR
+from ..lowering.ir import ExternNode
+from .assembly import AssemblyLine, Span, compile_to_assembly, disassemble
+from .toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from ..codegen.artifact import Kernels
+
+
+@functools.cache
+def header() -> str:
+    """The text of ``lab_math.h``."""
+    return (Path(__file__).parent.parent / "codegen" / "math.h").read_text(encoding="utf-8")
+
+
+class Program(Artifact):
+    """``program(*inputs)`` takes the graph's inputs and returns the tuple of its outputs. ``library`` is None for extern calls only."""
+
+    def __init__(self, kernels: Kernels, library: Path | None, toolchain: Toolchain | None, call: Callable[..., tuple[Any, ...]]) -> None:
+        self.kernels, self.library, self.toolchain, self.call = kernels, library, toolchain, call
+        self.stage = f"runtime.{kernels.stage.partition('.')[2]}" if "." in kernels.stage else "runtime"
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.call(*inputs)
+
+    def run(self, *args: Any) -> tuple[Any, ...]:
+        return self.call(*args)
+
+    def text(self) -> str:
+        """What is called, in order; the machine code is in ``assembly()``, because it depends on the machine."""
+        externs = [n for n in self.kernels.schedule.program.nodes if isinstance(n, ExternNode)]
+        lines = [f"{self.stage}: {len(self.kernels.kernels)} kernels, {len(externs)} extern calls"]
+        lines += [f"  {k.name}({', '.join(k.args)})  # lines {k.first}-{k.last}, computes {', '.join(k.nodes)}" for k in self.kernels.kernels]
+        lines += [f"  {n.name} = {n.target}" for n in externs]
+        return "\n".join([*lines, "machine code: none" if self.library is None else "machine code: assembly()"])
+
+    def items(self) -> tuple[Item, ...]:
+        """The kernels, then each line of their machine code, whose parents are lines of the generated source."""
+        return (*self._kernel_items(), *self._assembly_items())
+
+    def assembly(self) -> tuple[AssemblyLine, ...]:
+        """Disassembled on first use; empty without kernels. Raises ``CodegenFailed`` where neither objdump nor the compiler can tell."""
+        return self._assembly
+
+    def check(self) -> None:
+        names = [k.name for k in self.kernels.kernels]
+        if len(set(names)) != len(names):
+            raise InvalidIR(f"{self.stage}: two kernels have one name", why=", ".join(names))
+        if names and (self.library is None or not self.library.exists()):
+            raise InvalidIR(f"{self.stage}: the library of {names[0]} is gone", hint="build the program again")
+        if not callable(self.call):
+            raise InvalidIR(f"{self.stage}: the wrapper's make() gave no callable")
+
+    @functools.cached_property
+    def _assembly(self) -> tuple[AssemblyLine, ...]:
+        if self.library is None or self.toolchain is None:
+            return ()
+        spans = tuple(Span(k.name, k.first, k.last) for k in self.kernels.kernels)
+        return disassemble(self.library, spans) or compile_to_assembly(self.kernels.source, header(), self.toolchain, spans)
+
+    def _kernel_items(self) -> tuple[Item, ...]:
+        def stack(first: int, last: int) -> Any:
+            return next((ln.stack for ln in self.kernels.lines if first <= ln.number <= last and ln.stack), ())
+
+        return tuple(
+            Item(
+                f"{self.stage}/{k.name}",
+                "kernel",
+                f"{k.name}({', '.join(k.args)})",
+                (f"{self.kernels.stage}/{k.name}",),
+                stack(k.first, k.last),
+                {"nodes": list(k.nodes)},
+            )
+            for k in self.kernels.kernels
+        )
+
+    def _assembly_items(self) -> tuple[Item, ...]:
+        lines = {ln.number: ln for ln in self.kernels.lines}
+        found: list[Item] = []
+        for number, code in enumerate(self.assembly(), 1):
+            source = lines.get(code.source_line or 0)
+            parents = (f"{self.kernels.stage}/{code.kernel}:L{source.number}",) if source else ()
+            facts = {"kernel": code.kernel, "source_line": code.source_line, "vector": code.is_vector, "via": code.via}
+            found.append(Item(f"{self.stage}/{code.kernel}:A{number}", "assembly", code.text, parents, source.stack if source else (), facts))
+        return tuple(found)
+
+
+def vector_instructions(program: Program, kernel: str) -> tuple[str, ...]:
+    """The instructions of ``kernel`` that compute on several elements at once, in order."""
+    return tuple(line.text.strip() for line in program.assembly() if line.kernel == kernel and line.is_vector)
