@@ -1,0 +1,93 @@
+"""The command line: ``compiler-lab demo``, ``doctor``, ``show``.
+
+Each command is a thin front on a function of the package; errors of the project end with their own text and exit status 1.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .core.errors import LabError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A PyTorch compiler you can see into.", pretty_exceptions_enable=False)
+
+
+@app.command()
+def demo(
+    html: Annotated[Path | None, typer.Option(help="write the whole trace to this file, one page that needs no network")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="training steps, compiled and eager side by side")] = 20,
+    backend: Annotated[str, typer.Option(help="lab, aot_eager, aot_eager_decomp or eager")] = "lab",
+) -> None:
+    """Train a small GPT on compiled kernels beside eager, and show every stage of both passes."""
+    from . import demo as program
+    from . import pipeline
+    from .observe.html import save_page
+    from .observe.trace import Trace
+
+    trace = Trace("a small GPT, one training step")
+    model, data = program.tiny_gpt()
+    compiled = program.train(model, pipeline.compile(model, backend=backend, fullgraph=True, observe=trace.append), data, steps)
+    model, data = program.tiny_gpt()
+    eager = program.train(model, model, data, steps)
+    table = Table("step", "loss, compiled", "loss, eager", "difference")
+    for number in sorted({1, *range(steps // 5, steps + 1, max(steps // 5, 1)), steps} - {0}):
+        c, e = compiled[number - 1], eager[number - 1]
+        table.add_row(str(number), f"{c:.6f}", f"{e:.6f}", f"{abs(c - e):.1e}")
+    console = Console()
+    console.print(table)
+    console.print("  ".join(f"{s.name}{f' ({s.part})' if s.part else ''} {s.seconds * 1e3:.0f} ms" for s in trace.steps))
+    if html is not None:
+        save_page(trace, html)
+        console.print(f"Every stage is in {html}")
+
+
+@app.command()
+def doctor() -> None:
+    """What was found on this machine, what it means, and how to mend what is missing."""
+    from .runtime.doctor import diagnose
+
+    table = Table("", "what", "found", "what it means", "how to mend it")
+    for f in diagnose():
+        table.add_row("ok" if f.ok else "--", f.name, f.found, f.meaning, "" if f.ok else f.mend)
+    Console().print(table)
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a saved trace")],
+    stage: Annotated[list[str] | None, typer.Option(help="only this step; can be given several times")] = None,
+    format: Annotated[str, typer.Option(help="text, json or html")] = "text",
+) -> None:
+    """A saved trace as text, JSON or HTML on standard output."""
+    from .observe.html import page
+    from .observe.trace import Trace
+
+    trace = Trace.load(file)
+    if stage:
+        unknown = sorted(set(stage) - {s.name for s in trace.steps})
+        if unknown:
+            raise LabError(f"no step {unknown[0]!r} in {file.name}", hint=f"steps: {', '.join(dict.fromkeys(s.name for s in trace.steps))}")
+        trace.steps = [s for s in trace.steps if s.name in stage]
+    forms = {"text": trace.text, "json": lambda: json.dumps(trace.to_json(), indent=1), "html": lambda: page(trace)}
+    if format not in forms:
+        raise LabError(f"unknown format {format!r}", hint=f"one of: {', '.join(forms)}")
+    print(forms[format]())
+
+
+def main() -> None:
+    try:
+        app()
+    except LabError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Fixtures of every test: golden files with an update flag, a clean compiler state, tools that may be missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("lab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("lab")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: text equals tests/golden/NAME; with --update-golden the file is written."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text + "\n")
+        assert path.exists(), f"{name} has no golden file: run pytest with --update-golden and read what it wrote"
+        assert text + "\n" == path.read_text()
+
+    return compare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels of the tests are built in a folder of their own, shared within the session."""
+    root = os.environ.get("COMPILER_LAB_TEST_CACHE") or str(tmp_path_factory.mktemp("cache"))
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = root
+    yield
+    os.environ.pop("XDG_CACHE_HOME") if before is None else os.environ.update(XDG_CACHE_HOME=before)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def require(tool: str) -> str:
+    """The path of ``tool``; skips the test where it is missing, unless COMPILER_LAB_REQUIRE_ALL says that nothing may skip."""
+    found = shutil.which(tool)
+    if found is None:
+        message = f"{tool} is not installed"
+        pytest.fail(message) if os.environ.get("COMPILER_LAB_REQUIRE_ALL") else pytest.skip(message)
+    return found
