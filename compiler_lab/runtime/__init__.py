@@ -1,0 +1,1 @@
+"""What makes stages' results callable: autograd around a partition, building and loading kernels."""

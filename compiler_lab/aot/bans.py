@@ -1,0 +1,147 @@
+"""Which forward values may not be computed again in the backward: rules as rows, each with a reason of its own.
+
+In: a forward node and what is known about the split (``Split``). Out: the first row that applies, as a ``Decision``.
+Always holds: a rule only forbids recomputing. Whether the value is then saved, or nothing that needs it is, is the minimum
+cut's answer. Values that are free to compute again (views, constants made from nothing) are never banned.
+PyTorch's counterpart: ``torch/_functorch/partitioners.py``, ``should_ban_recomputation`` and ``get_default_op_list``. Left
+out: its rules by distance and chain length ("used far apart", "long fusible chains"), which make up for a cut near the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+
+import torch
+import torch.fx as fx
+
+from ..core.artifact import Decision
+from ..core.schema import is_random, is_view, nbytes, op_name, overload
+
+REASONS: dict[str, str] = {
+    # saved
+    "matmul": "a matrix product: doing it twice costs far more than reading it back",
+    "convolution": "a convolution: doing it twice costs far more than reading it back",
+    "attention": "attention: doing it twice costs far more than reading it back",
+    "random": "it draws random numbers: a second run would draw others",
+    "unfusible": "no kernel of ours computes it, so the backward could not fuse it with what reads it",
+    "materialized": "the backward writes it to memory anyway, for a reader that cannot be fused with it",
+    "reduction": "its result is at least four times smaller than what it is computed from",
+    "input": "an input of the graph: it is in memory already",
+    "mutated_input": "the program overwrites this input, so a copy of what the forward read is kept",
+    "cut": "saving it is the cheapest way to reach everything behind it: it lies on the minimum cut",
+    "read": "the backward reads it and this partitioner saves whatever the backward reads",
+    # recomputed
+    "view": "a view: it costs nothing to make again from what it is a view of",
+    "constant": "made from no input: it costs nothing to make again",
+    "cheaper": "computing it again from saved values costs fewer saved bytes than keeping it",
+}
+
+MATMUL = frozenset(f"aten.{n}" for n in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot", "addbmm", "_scaled_mm", "_int_mm", "linear", "matmul", "_addmm_activation"))
+CONVOLUTION = frozenset(f"aten.{n}" for n in ("convolution", "_convolution", "convolution_overrideable", "cudnn_convolution", "mkldnn_convolution", "convolution_backward"))
+
+# Beside what torch tags as pointwise: what our lowering turns into loops, and what loops can absorb.
+FUSIBLE = frozenset(
+    f"aten.{n}"
+    for n in (
+        "sum", "mean", "prod", "amax", "amin", "max", "min", "var", "std", "var_mean", "any", "all", "argmax", "argmin", "logsumexp",
+        "_to_copy", "clone", "lift_fresh_copy", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like",
+        "new_zeros", "new_ones", "new_full", "empty", "empty_like", "new_empty", "scalar_tensor", "arange", "eye", "tril", "triu", "where", "gather", "index",
+        "constant_pad_nd", "flip", "roll", "repeat", "copy", "gelu", "gelu_backward", "native_dropout_backward", "threshold_backward", "_softmax_backward_data",
+        "_log_softmax_backward_data", "masked_fill", "slice_scatter", "select_scatter",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where nodes of a joint graph may stand: ``forward`` must run there; ``tangents`` depend on a tangent, so cannot."""
+
+    stage: str
+    forward: Set[fx.Node]
+    tangents: Set[fx.Node]
+
+
+def is_fusible(node: fx.Node) -> bool:
+    """Our own kernels can hold it, together with what it reads and what reads it."""
+    op = overload(node)
+    return is_view(node) or op_name(node) in FUSIBLE or op_name(node) == "getitem" or (op is not None and torch.Tag.pointwise in op.tags)
+
+
+def can_fuse(producer: fx.Node, consumer: fx.Node) -> bool:
+    """``consumer`` can take ``producer``'s value without its going through memory (anything can be written into a cat)."""
+    return op_name(consumer) == "aten.cat" or (is_fusible(producer) and is_fusible(consumer))
+
+
+def is_free(node: fx.Node) -> bool:
+    """Costs nothing to make again: a view, an attribute, a constant that is made from nothing and not drawn at random."""
+    return node.op == "get_attr" or is_view(node) or (node.op == "call_function" and not node.all_input_nodes and not is_random(node))
+
+
+def _matmul(node: fx.Node, split: Split) -> bool:
+    return op_name(node) in MATMUL
+
+
+def _convolution(node: fx.Node, split: Split) -> bool:
+    return op_name(node) in CONVOLUTION
+
+
+def _attention(node: fx.Node, split: Split) -> bool:
+    return "attention" in op_name(node)
+
+
+def _random(node: fx.Node, split: Split) -> bool:
+    return is_random(node)
+
+
+def _unfusible(node: fx.Node, split: Split) -> bool:
+    return not is_fusible(node) and op_name(node) != "aten.cat"
+
+
+def _materialized(node: fx.Node, split: Split) -> bool:
+    """Some reader in the backward, behind views alone, cannot be fused with it."""
+    front, seen = [node], {node}
+    while front:
+        current = front.pop()
+        for user in current.users:
+            if user.op != "output" and user not in split.forward and not is_view(user) and not can_fuse(current, user):
+                return True
+            if user not in seen and (is_view(user) or op_name(user) == "getitem"):
+                seen.add(user)
+                front.append(user)
+    return False
+
+
+def _reduction(node: fx.Node, split: Split) -> bool:
+    return nbytes(node.meta["val"]) * 4 < sum(nbytes(i.meta["val"]) for i in node.all_input_nodes)
+
+
+Rule = Callable[[fx.Node, Split], bool]
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("matmul", _matmul),
+    ("convolution", _convolution),
+    ("attention", _attention),
+    ("random", _random),
+    ("unfusible", _unfusible),
+    ("materialized", _materialized),
+    ("reduction", _reduction),
+)
+
+
+def is_tensors(value: object) -> bool:
+    """A tensor, or a tuple or list of tensors and Nones: what an operator of several results gives."""
+    return isinstance(value, torch.Tensor) or (isinstance(value, (tuple, list)) and all(v is None or isinstance(v, torch.Tensor) for v in value))
+
+
+def ban(node: fx.Node, split: Split) -> Decision | None:
+    """Why ``node`` may not be computed again, or None where it may.
+
+    Only operators that must run in the forward are banned: one that may run in the backward alone would not run twice there.
+    """
+    if node.op != "call_function" or node not in split.forward or is_free(node) or op_name(node) == "getitem" or not is_tensors(node.meta["val"]):
+        return None
+    for reason, rule in RULES:
+        if rule(node, split):
+            return Decision("ban", (f"{split.stage}/{node.name}",), "refused", reason, {"bytes": nbytes(node.meta["val"])})
+    return None

@@ -1,0 +1,70 @@
+"""What an operator's schema says of a node: does it alias, write, draw random numbers.
+
+In: an FX node. Out: plain answers, from ``torch.ops`` schemas and tags alone: no table of operators to keep.
+Always holds: what is not an ``OpOverload`` nor ``operator.getitem`` is not known here (``overload`` gives None), and the
+answers err to the safe side only where a function says so.
+PyTorch's counterparts: ``torch/_functorch/partitioners.py`` (OpTypes), ``torch/fx/node.py`` (is_impure).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+
+def overload(node: fx.Node) -> torch._ops.OpOverload | None:
+    """The operator a node calls, or None (placeholders, outputs, attributes, Python functions)."""
+    return node.target if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) else None
+
+
+def op_name(node: fx.Node) -> str:
+    """``"aten.mm"``: namespace and packet name, without the overload; ``"getitem"``; "" for anything else."""
+    if node.op == "call_function" and node.target is operator.getitem:
+        return "getitem"
+    op = overload(node)
+    return op._schema.name.replace("::", ".") if op is not None else ""
+
+
+def is_view(node: fx.Node) -> bool:
+    """The result shares memory with the first input (``_unsafe_view`` says it does not, and does)."""
+    if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+        return is_view(node.args[0])
+    op = overload(node)
+    if op is None or mutates(node):
+        return False
+    return op_name(node) == "aten._unsafe_view" or any(r.alias_info is not None for r in op._schema.returns)
+
+
+def mutates(node: fx.Node) -> bool:
+    """The operator writes into one of its arguments."""
+    op = overload(node)
+    return op is not None and op._schema.is_mutable
+
+
+def is_random(node: fx.Node) -> bool:
+    """The operator draws from the generator: it may neither run twice, nor not at all, nor be merged with its like."""
+    op = overload(node)
+    return op is not None and torch.Tag.nondeterministic_seeded in op.tags
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Running the node is seen even when nobody reads it: it writes, draws, or returns nothing."""
+    op = overload(node)
+    return op is not None and (op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags or not op._schema.returns)
+
+
+def base_of(node: fx.Node) -> fx.Node:
+    """The node whose memory ``node`` is a view of: itself unless it is a view."""
+    while is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def nbytes(value: Any) -> int:
+    """Bytes of a tensor's elements (not of its storage), summed over tuples and lists; 0 for plain values."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.dtype.itemsize
+    return sum(map(nbytes, value)) if isinstance(value, (tuple, list)) else 0
