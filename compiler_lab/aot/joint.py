@@ -1,0 +1,342 @@
+"""Forward and backward in one graph: the torch-level graph is run once on fake tensors, below autograd, with autograd on.
+
+In: a torch-level FX graph (``frames.CapturedGraph``, any ``GraphArtifact``, or a ``GraphModule``) and, if wanted, its arguments.
+Out: a ``JointGraph`` of aten operators, state "joint": in-place operators and views stand as the program wrote them.
+Always holds: every node has parents in the torch-level graph and the stack of the line it comes from, backward nodes those of the
+forward line whose gradient they compute; the sum of two gradients belongs to the line that made the value they are gradients of.
+How: autograd numbers its nodes as it makes them, so the numbers made while a torch-level node runs are that node's; in the
+backward, the autograd node being evaluated is asked for its number.
+PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out:
+symbolic sizes, tensor subclasses, mutation of inputs that require grad or that other inputs alias, outputs that alias each other.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch import Tensor
+
+from ..core.artifact import Decision
+from ..core.errors import Unsupported
+from ..core.fx import GraphArtifact, target_name
+from ..core.provenance import Stack, own_location, stack_of
+from .ir import JointGraph, JointSpec, OutputSpec
+from .tracer import Tracer, is_dense, storage_of
+
+REASONS = {
+    "written": "the program writes to this input, or to a view of it: the new value is returned and copied back",
+    "returned": "the program returns this input itself",
+    "view-of-input": "the program returns a view of this input: it is made again from the input, at run time",
+    "same-object": "the program returns the same tensor twice",
+    "plain-value": "the program returns a plain value",
+    "no-grad-mode": "grad mode is off: nothing is differentiated",
+    "nothing-requires-grad": "no output requires grad",
+    "unused": "the outputs do not depend on this input: it has no gradient",
+}
+
+
+def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool | None = None) -> JointGraph:
+    """Traces ``graph`` and its gradient.
+
+    args: one tensor for each placeholder (real or fake); none: the placeholders' recorded values; for a ``CapturedGraph``, fewer than
+    all are the user's own arguments in order, the rest (parameters, globals) being taken as recorded.
+    grad_enabled: the grad mode the graph is entered with; by default the present one.
+    Raises ``Unsupported`` for what the module docstring leaves out and for what fails under fake tensors.
+    """
+    module = graph if isinstance(graph, fx.GraphModule) else graph.module
+    stage = "frames" if isinstance(graph, fx.GraphModule) else graph.stage
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    values = _arguments(graph, placeholders, args)
+    grad_enabled = torch.is_grad_enabled() if grad_enabled is None else grad_enabled
+    # inference mode switches off the keys above which composite operators open: the trace is the same with and without
+    with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
+        return _Joint(module, stage, values, grad_enabled).trace()
+
+
+def _arguments(graph: Any, placeholders: Sequence[fx.Node], args: Sequence[Any]) -> list[Any]:
+    recorded = [n.meta.get("val") for n in placeholders]
+    if len(args) == len(placeholders):
+        return list(args)
+    if not args:
+        missing = [n.name for n, v in zip(placeholders, recorded, strict=True) if v is None]
+        if missing:
+            raise Unsupported(f"no value is recorded for {', '.join(missing)}", reason="missing-arguments", hint="pass one tensor for each placeholder")
+        return recorded
+    inputs = getattr(graph, "inputs", ())
+    mine = [i for i, s in enumerate(inputs) if s.kind == "local" and s.base is None]
+    if len(mine) != len(args):
+        raise Unsupported(
+            f"{len(args)} arguments for {len(placeholders)} placeholders", reason="missing-arguments", hint="pass one tensor for each placeholder"
+        )
+    for i, value in zip(mine, args, strict=True):
+        recorded[i] = value
+    return recorded
+
+
+@dataclass(frozen=True)
+class Primal:
+    """An input under trace: its node in the torch-level graph, the fake leaf, and what the leaf was at entry."""
+
+    node: fx.Node
+    tensor: Tensor
+    requires_grad: bool
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+def _fake_mode(values: Sequence[Any]) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), None) or FakeTensorMode()
+
+
+class _Joint:
+    """One trace: the tracer, the provenance of autograd nodes, and what is known of each input and output."""
+
+    def __init__(self, module: fx.GraphModule, stage: str, values: Sequence[Any], grad_enabled: bool) -> None:
+        self.module, self.stage, self.grad_enabled = module, stage, grad_enabled
+        self.tracer = Tracer(_fake_mode(values))
+        self.decisions: list[Decision] = []
+        self.current: fx.Node = next(iter(module.graph.nodes))
+        self.starts: list[int] = []
+        self.origins: list[fx.Node] = []
+        self.tracer.origin = lambda: self.origin_of(self.current)
+        nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.primals = [self.primal(i, n, v) for i, (n, v) in enumerate(zip(nodes, values, strict=True))]
+
+    def origin_of(self, node: fx.Node) -> tuple[tuple[str, ...], Stack]:
+        return (f"{self.stage}/{node.name}",), stack_of(node)
+
+    def decide(self, kind: str, node: fx.Node, outcome: str, reason: str, **facts: Any) -> None:
+        self.decisions.append(Decision(kind, (f"{self.stage}/{node.name}",), outcome, reason, facts))
+
+    def unsupported(self, node: fx.Node, what: str, reason: str, why: str = "") -> Unsupported:
+        return Unsupported(what, reason=reason, where=own_location(stack_of(node)), why=why)
+
+    # -- inputs -----------------------------------------------------------------------------------------------------------
+
+    def primal(self, index: int, node: fx.Node, value: Any) -> Primal:
+        if not isinstance(value, Tensor):
+            raise self.unsupported(node, f"input {node.name} is a {type(value).__name__}, not a tensor", "non-tensor-input")
+        fake = self.tracer.fake_mode.from_tensor(value, static_shapes=True)
+        if fake.layout != torch.strided or fake._has_symbolic_sizes_strides:
+            raise self.unsupported(node, f"input {node.name} is sparse or has a symbolic size", "input-layout")
+        tensor = self.tracer.snapshot(fake).requires_grad_(value.requires_grad)
+        self.current = node
+        self.tracer.placeholder(f"primals_{index + 1}", tensor)
+        return Primal(node, tensor, value.requires_grad, tuple(fake.shape), tuple(fake.stride()))
+
+    # -- the trace --------------------------------------------------------------------------------------------------------
+
+    def trace(self) -> JointGraph:
+        outputs = self.forward()
+        output = self.current
+        by_storage: dict[Any, list[int]] = {}
+        for i, p in enumerate(self.primals):
+            by_storage.setdefault(storage_of(p.tensor), []).append(i)
+        mutations = self.mutations(by_storage)
+        specs = output_specs(self, outputs, by_storage, output)
+        tangents = tuple(i for i, s in enumerate(specs) if s.kind == "tensor" and s.requires_grad)
+        gradients = self.backward([outputs[i] for i in tangents], output) if tangents else [None] * len(self.primals)
+        node = self.tracer.node
+        returned = [node(self.primals[i].tensor) for i in mutations]
+        returned += [node(o) if s.kind == "tensor" else None for o, s in zip(outputs, specs, strict=True)]
+        returned += [None if g is None else node(g) for g in gradients]
+        self.current = output
+        out = self.tracer.graph.output(tuple(returned))
+        out.meta["parents"], out.meta["stack"] = self.origin_of(output)
+        needs_grad = tuple(g is not None for g in gradients)
+        if not tangents:
+            self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
+        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents)
+        return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
+
+    def forward(self) -> list[Any]:
+        """The program's outputs, flat; afterwards ``current`` is its output node."""
+        try:
+            with self.tracer:
+                result = _Forward(self).run(*(p.tensor for p in self.primals))
+        except RuntimeError as error:
+            raise self.unsupported(self.current, f"{target_name(self.current)} does not run on fake tensors", "trace-failed", str(error)) from error
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+    def enter(self, node: fx.Node) -> None:
+        """From here on, what is recorded and the autograd nodes that are made belong to ``node``."""
+        self.current = node
+        self.starts.append(torch._C._autograd._get_sequence_nr())
+        self.origins.append(node)
+
+    def mutations(self, by_storage: dict[Any, list[int]]) -> tuple[int, ...]:
+        found: list[int] = []
+        for i, p in enumerate(self.primals):
+            if p.tensor.shape != p.shape or p.tensor.stride() != p.stride:
+                raise self.unsupported(p.node, f"the shape of input {p.node.name} is changed in place", "metadata-mutation")
+            if p.tensor.requires_grad != p.requires_grad:
+                raise self.unsupported(p.node, f"input {p.node.name} is overwritten with a value that requires grad", "mutation-requires-grad")
+            if storage_of(p.tensor) not in self.tracer.written:
+                continue
+            if len(by_storage[storage_of(p.tensor)]) > 1:
+                raise self.unsupported(p.node, f"input {p.node.name} is written to and another input shares its memory", "aliased-mutation")
+            self.decide("mutation", p.node, "copied back", "written")
+            found.append(i)
+        return tuple(found)
+
+    def backward(self, outputs: list[Tensor], output: fx.Node) -> list[Tensor | None]:
+        """Gradients of ``outputs`` for each primal, None where it requires none or the outputs do not depend on it."""
+        places = [self.tracer.node(o) for o in outputs]
+        first = next(n for n in self.tracer.graph.nodes if n.op != "placeholder")
+        tangents = [self.tangent(i, o, p, first) for i, (o, p) in enumerate(zip(outputs, places, strict=True), start=1)]
+        wanted = [p.tensor for p in self.primals if p.requires_grad]
+        owners = Owners(self)
+        owners.watch(outputs)
+        self.tracer.origin = owners.origin
+        try:
+            with self.tracer, torch.autograd.set_multithreading_enabled(False):
+                found = iter(torch.autograd.grad(outputs, wanted, tangents, allow_unused=True))
+        except RuntimeError as error:
+            raise self.unsupported(output, "the gradient does not run on fake tensors", "backward-failed", str(error)) from error
+        finally:
+            owners.forget()
+        gradients = [next(found) if p.requires_grad else None for p in self.primals]
+        for p, g in zip(self.primals, gradients, strict=True):
+            if p.requires_grad and g is None:
+                self.decide("gradient", p.node, "none", "unused")
+            if g is not None and g.layout != torch.strided:
+                raise self.unsupported(p.node, f"the gradient of input {p.node.name} is sparse", "sparse-gradient")
+        return gradients
+
+    def tangent(self, number: int, output: Tensor, place: fx.Node, before: fx.Node) -> Tensor:
+        """A gradient laid out as its output is; contiguous where the output's memory has gaps or overlaps."""
+        layout = torch.preserve_format if is_dense(output) else torch.contiguous_format
+        with self.tracer.fake_mode:
+            like = torch.empty_like(output, memory_format=layout, requires_grad=False)
+        self.tracer.origin = lambda: (place.meta["parents"], place.meta["stack"])
+        with self.tracer.graph.inserting_before(before):
+            self.tracer.placeholder(f"tangents_{number}", like)
+        return like
+
+
+class _Forward(fx.Interpreter):
+    """Runs the torch-level graph; each node is announced before it runs."""
+
+    def __init__(self, trace: _Joint) -> None:
+        super().__init__(trace.module)
+        self.trace, self.extra_traceback = trace, False
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.trace.enter(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return getattr(self, n.op)(n.target, args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = self.fetch_attr(target)
+        return self.trace.tracer.constant(value) if isinstance(value, Tensor) else value
+
+
+class Owners:
+    """Which torch-level node an autograd node belongs to, and which one the sum of two gradients belongs to.
+
+    The engine adds gradients to a node's input in the order in which the node that has just run returned them, so the sums to
+    come are known when it ends: one for each edge whose end has already been given a gradient.
+    """
+
+    def __init__(self, trace: _Joint) -> None:
+        self.trace = trace
+        self.of: dict[Any, fx.Node] = {}
+        self.received: set[tuple[Any, int]] = set()
+        self.sums: deque[fx.Node] = deque()
+        self.done: Any = None
+        self.handles: list[Any] = []
+        self.primal = {id(p.tensor): p.node for p in trace.primals}
+
+    def watch(self, outputs: Sequence[Tensor]) -> None:
+        """Names the owner of every autograd node behind ``outputs`` and hooks its end; two outputs of one node are a sum, too."""
+        stack: list[Any] = []
+        for output in outputs:
+            stack.append(output.grad_fn)
+            self.received.add((output.grad_fn, output.output_nr))
+        while stack:
+            function = stack.pop()
+            if function in self.of:
+                continue
+            self.of[function] = self.owner(function)
+            self.handles.append(function.register_hook(partial(self.finished, function)))
+            stack += [f for f, _ in function.next_functions if f is not None]
+
+    def owner(self, function: Any) -> fx.Node:
+        variable = getattr(function, "variable", None)
+        if variable is not None and id(variable) in self.primal:
+            return self.primal[id(variable)]
+        at = bisect.bisect_right(self.trace.starts, function._sequence_nr()) - 1
+        return self.trace.origins[max(at, 0)]
+
+    def finished(self, function: Any, given: tuple[Any, ...], _: Any) -> None:
+        self.sums.clear()
+        for edge, gradient in zip(function.next_functions, given, strict=True):
+            if edge[0] is None or gradient is None:
+                continue
+            if edge in self.received:
+                self.sums.append(self.of[edge[0]])
+            self.received.add(edge)
+        self.done = function
+
+    def origin(self) -> tuple[tuple[str, ...], Stack]:
+        running = torch._C._current_autograd_node()
+        if running is self.done and self.sums:
+            return self.trace.origin_of(self.sums.popleft())
+        return self.trace.origin_of(self.of.get(running, self.trace.current))
+
+    def forget(self) -> None:
+        """Unhooks: a hook is a reference from the autograd graph to this object, which refers to the graph."""
+        for handle in self.handles:
+            handle.remove()
+        self.of.clear()
+
+
+def output_specs(trace: _Joint, outputs: Sequence[Any], by_storage: dict[Any, list[int]], output: fx.Node) -> list[OutputSpec]:
+    """What each output is: an input, a view of one, another output, a plain value, or fresh memory."""
+    specs: list[OutputSpec] = []
+    args = output.args[0]
+    nodes = list(args) if isinstance(args, (tuple, list)) else [args]
+    first: dict[int, int] = {}
+    fresh: dict[Any, int] = {}
+    for i, (value, place) in enumerate(zip(outputs, nodes, strict=True)):
+        place = place if isinstance(place, fx.Node) else output
+        if not isinstance(value, Tensor):
+            trace.decide("output", place, "constant", "plain-value", number=i)
+            specs.append(OutputSpec("constant", constant=value))
+        elif id(value) in first:
+            trace.decide("output", place, "same", "same-object", number=i, base=first[id(value)])
+            specs.append(OutputSpec("same", value.requires_grad, first[id(value)]))
+        elif (storage := storage_of(value)) in by_storage:
+            specs.append(_alias(trace, i, value, place, by_storage[storage]))
+        else:
+            if storage in fresh:
+                why = f"outputs {fresh[storage]} and {i} would no longer see each other's later changes"
+                raise trace.unsupported(place, "two outputs share memory", "outputs-alias", why)
+            if (value.requires_grad and value.grad_fn is None) or any(storage == storage_of(c) for c in trace.tracer.constants()):
+                raise trace.unsupported(place, "an output is a leaf made inside the graph, or a constant of it", "leaf-output")
+            fresh[storage] = i
+            specs.append(OutputSpec("tensor", value.requires_grad))
+        first.setdefault(id(value), i)
+    return specs
+
+
+def _alias(trace: _Joint, number: int, value: Tensor, place: fx.Node, inputs: Sequence[int]) -> OutputSpec:
+    for i in inputs:
+        if value is trace.primals[i].tensor:
+            trace.decide("output", place, "input", "returned", number=number, base=i)
+            return OutputSpec("input", value.requires_grad, i)
+    base = trace.primals[inputs[0]].tensor
+    if value.dtype != base.dtype or value.is_conj() or value.is_neg():
+        raise trace.unsupported(place, "an output is a view of an input under another dtype", "view-dtype")
+    trace.decide("output", place, "view", "view-of-input", number=number, base=inputs[0])
+    offset = int(value.storage_offset()) - int(base.storage_offset())
+    return OutputSpec("view", value.requires_grad, inputs[0], tuple(value.shape), tuple(value.stride()), offset)

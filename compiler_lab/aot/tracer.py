@@ -1,0 +1,263 @@
+"""The tracer below autograd: a dispatch mode that runs aten operators on fake tensors and records each as an FX node.
+
+In: torch calls made on fake tensors while the mode is on. Out: an ``fx.Graph`` of ``OpOverload`` nodes with meta "val", "stack" and
+"parents". Composite operators open above the mode, autograd included, so what is recorded is what a backend would be asked to run.
+Always holds: a tensor seen once has one node for as long as the trace lives (the tracer keeps it alive, so an ``id`` is never
+reused); an in-place operator's result replaces the node of the tensor it wrote; ``detach`` and ``alias`` are the same memory and
+the same value, hence the same node; ``meta["val"]`` is a snapshot without autograd history.
+Each operator runs once, by ``FakeTensorMode.dispatch``, which is called directly rather than through a second mode.
+PyTorch's counterpart: ``torch/fx/experimental/proxy_tensor.py`` (``make_fx``). Left out: symbolic sizes, higher-order operators,
+tensor subclasses.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from ..core.errors import Unsupported
+from ..core.provenance import Stack, own_location
+
+aten = torch.ops.aten
+
+Table = Mapping[OpOverload, Callable[..., Any]]
+
+SAME_VALUE = frozenset({aten.detach.default, aten.alias.default, aten.detach_.default})
+"""Operators whose result is their argument's memory and value: they leave no node."""
+
+METADATA = {
+    aten.t_.default: aten.t.default,
+    aten.transpose_.default: aten.transpose.int,
+    aten.squeeze_.default: aten.squeeze.default,
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.squeeze_.dims: aten.squeeze.dims,
+    aten.unsqueeze_.default: aten.unsqueeze.default,
+    aten.as_strided_.default: aten.as_strided.default,
+    aten.swapaxes_.default: aten.transpose.int,
+    aten.swapdims_.default: aten.transpose.int,
+}
+"""In-place changes of a tensor's shape: recorded as the view they are, which the tensor is from then on."""
+
+
+def _batch_norm(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[OpOverload, Sequence[Any], Mapping[str, Any]]:
+    """``native_batch_norm`` updates the running statistics without saying so; the legit overloads say so."""
+    x, weight, bias, mean, var, training, momentum, eps = args
+    if not training:
+        return aten._native_batch_norm_legit_no_training.default, (x, weight, bias, mean, var, momentum, eps), kwargs
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats, (x, weight, bias, training, momentum, eps), kwargs
+    return aten._native_batch_norm_legit.default, args, kwargs
+
+
+def _constant(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[OpOverload, Sequence[Any], Mapping[str, Any]]:
+    """``torch.tensor(...)`` in the program: a number is a fill, anything larger a copy of a constant of the graph."""
+    (value,) = args
+    if value.dim() == 0 and not value.is_complex():
+        with _disable_current_modes():
+            return aten.full.default, ([], value.item()), {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+    return aten.lift_fresh_copy.default, args, kwargs
+
+
+RECORDED_AS: dict[OpOverload, Callable[..., tuple[OpOverload, Sequence[Any], Mapping[str, Any]]]] = {
+    aten.native_batch_norm.default: _batch_norm,
+    aten.lift_fresh.default: _constant,
+}
+"""Operators written down as another one that computes the same and whose schema tells the whole truth."""
+
+UNMODELLED = frozenset(
+    {aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset, aten.set_.default, aten.resize_.default,
+     aten.resize_as_.default, aten.set_.source_Tensor_storage_offset}
+)  # fmt: skip
+"""Operators that change what memory a tensor stands on: no value semantics exists for them."""
+
+
+class Tracer(TorchDispatchMode):
+    """Records into ``graph``. ``origin`` is the provenance (parents, stack) that new nodes get; ``table`` opens operators."""
+
+    def __init__(self, fake_mode: Any, table: Table | None = None) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.table: Table = table or {}
+        self.graph = fx.Graph()
+        self.attributes: dict[str, Tensor] = {}
+        self.origin: Callable[[], tuple[tuple[str, ...], Stack]] = lambda: ((), ())
+        self.written: set[Any] = set()  # storages that a recorded operator wrote to
+        self._nodes: dict[int, fx.Node] = {}
+        self._constants: dict[int, Tensor] = {}
+        self._alive: list[Tensor] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    # -- values and nodes -------------------------------------------------------------------------------------------------
+
+    def bind(self, value: Tensor, node: fx.Node) -> None:
+        """From now on ``value`` is ``node``."""
+        self._nodes[id(value)] = node
+        self._alive.append(value)
+
+    def node(self, value: Tensor) -> fx.Node:
+        """The node of a tensor; a real tensor (``torch.tensor(...)`` in the program) becomes a constant of the graph."""
+        found = self._nodes.get(id(value))
+        return self._nodes[id(self.constant(value))] if found is None else found
+
+    def finish(self, node: fx.Node, val: Any) -> fx.Node:
+        """Gives ``node`` its value and the current origin."""
+        node.meta["val"] = val
+        node.meta["parents"], node.meta["stack"] = self.origin()
+        return node
+
+    def snapshot(self, value: Tensor) -> Tensor:
+        """The same metadata without history, and with no tie to later in-place changes of shape."""
+        from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+
+        with in_kernel_invocation_manager(self.fake_mode):
+            bare = aten.detach.default(value)
+        return FakeTensor(self.fake_mode, bare, value.device)
+
+    def placeholder(self, name: str, value: Tensor) -> fx.Node:
+        node = self.graph.placeholder(name)
+        self.bind(value, node)
+        return self.finish(node, self.snapshot(value))
+
+    def constant(self, value: Tensor) -> Tensor:
+        """The fake tensor of a real one, which becomes an attribute of the graph (once)."""
+        from torch._subclasses.fake_tensor import FakeTensor
+
+        known = self._constants.get(id(value))
+        if known is not None:
+            return known
+        if isinstance(value, FakeTensor) or type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise self.unsupported("a tensor that the trace has not seen made", "unknown-tensor", f"a {type(value).__name__} that is no input of the graph")
+        if value.requires_grad and torch.is_grad_enabled():
+            raise self.unsupported("a parameter that is no input of the graph", "unlifted-parameter", "its gradient would be lost", "pass parameters as inputs")
+        with _disable_current_modes():
+            fake = self.snapshot(self.fake_mode.from_tensor(value, static_shapes=True))
+        name = f"constant_{len(self.attributes)}"
+        self.attributes[name] = value
+        self._alive.append(value)
+        self._constants[id(value)] = fake
+        self.bind(fake, self.finish(self.graph.create_node("get_attr", name, name=name), self.snapshot(fake)))
+        return fake
+
+    def constants(self) -> tuple[Tensor, ...]:
+        """The fake tensors that stand for constants."""
+        return tuple(self._constants.values())
+
+    def unsupported(self, what: str, reason: str, why: str = "", hint: str = "") -> Unsupported:
+        return Unsupported(what, reason=reason, where=own_location(self.origin()[1]), why=why, hint=hint)
+
+    # -- recording --------------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, OpOverload):
+            raise self.unsupported(f"the higher-order operator {func}", "higher-order-operator")
+        if func.namespace == "prim":
+            return self.fake_mode.dispatch(func, types, args, kwargs)
+        rule = self.table.get(func)
+        if rule is not None:
+            with self:
+                result = rule(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        elif _is_composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        if func in UNMODELLED:
+            raise self.unsupported(f"{func} changes what memory a tensor stands on", "storage-change")
+        return self._record(func, types, args, kwargs)
+
+    def _record(self, func: OpOverload, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if func is aten.detach.default:
+            out = self.snapshot(args[0])
+            self.bind(out, self.node(args[0]))
+            return out
+        out = self.fake_mode.dispatch(func, types, args, kwargs)
+        if func in SAME_VALUE:
+            self.bind(out, self.node(args[0]))
+            return out
+        if not isinstance(out, (Tensor, list, tuple)):
+            return out  # a plain number: nothing to record
+        target, args, kwargs = RECORDED_AS[func](args, kwargs) if func in RECORDED_AS else (METADATA.get(func, func), args, kwargs)
+        node = self.graph.create_node("call_function", target, self._lower(args), self._lower(kwargs), name=target._opname)
+        self._note_writes(target, args, kwargs)
+        self._bind_outputs(node, out)
+        return out
+
+    def _bind_outputs(self, node: fx.Node, out: Any) -> None:
+        if isinstance(out, Tensor):
+            self.finish(node, self.snapshot(out))
+            self.bind(out, node)
+            return
+        vals = [self.snapshot(o) if isinstance(o, Tensor) else o for o in out]
+        self.finish(node, type(out)(vals) if type(out) in (list, tuple) else tuple(vals))
+        for i, (o, val) in enumerate(zip(out, vals, strict=True)):
+            if isinstance(o, Tensor):
+                item = self.graph.create_node("call_function", operator.getitem, (node, i), name="getitem")
+                self.bind(o, self.finish(item, val))
+
+    def _lower(self, a: Any) -> Any:
+        if isinstance(a, Tensor):
+            return self.node(a)
+        if type(a) is tuple or type(a) is list:
+            return type(a)(map(self._lower, a))
+        if type(a) is dict:
+            return {k: self._lower(v) for k, v in a.items()}
+        if isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise self.unsupported("a symbolic size", "symbolic-size", "the trace is for fixed sizes")
+        return a
+
+    def _note_writes(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if not target._schema.is_mutable:
+            return
+        for tensor in written_args(target, args, kwargs):
+            self.written.add(storage_of(tensor))
+
+    # -- the end ----------------------------------------------------------------------------------------------------------
+
+    def module(self) -> fx.GraphModule:
+        """The graph, without the tuple elements that nobody reads, as a module that holds the constants."""
+        for node in reversed(self.graph.nodes):
+            if node.target is operator.getitem and not node.users:
+                self.graph.erase_node(node)
+        root = torch.nn.Module()
+        for name, value in self.attributes.items():
+            root.register_buffer(name, value)
+        return fx.GraphModule(root, self.graph)
+
+
+def storage_of(value: Tensor) -> Any:
+    """What two tensors have in common when they share memory (compared by identity; the tensors must be alive)."""
+    return value.untyped_storage()._cdata
+
+
+def is_dense(value: Tensor) -> bool:
+    """True where the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    expected = 1
+    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1), key=lambda d: d[1]):
+        if stride != expected:
+            return value.numel() == 0
+        expected *= size
+    return True
+
+
+def written_args(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """The tensors that ``func``'s schema says it writes to, lists of them flattened."""
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            yield from value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+
+
+def _is_composite(func: OpOverload) -> bool:
+    """True for what opens above every backend; it reaches a mode only where autograd keys are off (inference mode)."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), torch.DispatchKey.CompositeImplicitAutograd)
