@@ -6,36 +6,257 @@
 #define LAB_INF __builtin_inff()
 #define LAB_NAN __builtin_nanf("")
 
+// ---- bits, and a * b + c: rounded once where the processor can; elsewhere a call to libm would keep loops from vectorising ----
+static inline uint32_t lab_bits_f32(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+static inline uint64_t lab_bits_f64(double f) { uint64_t u; __builtin_memcpy(&u, &f, 8); return u; }
+static inline float lab_f32_bits(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
+static inline double lab_f64_bits(uint64_t u) { double f; __builtin_memcpy(&f, &u, 8); return f; }
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
-#define VM_FMA(a, b, c) (sizeof(c) == 4 ? (decltype(c))__builtin_fmaf(a, b, c) : (decltype(c))__builtin_fma(a, b, c))
+static inline float vm_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline double vm_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
-#define VM_FMA(a, b, c) ((a) * (b) + (c))
+static inline float vm_fma_f32(float a, float b, float c) { return a * b + c; }
+static inline double vm_fma_f64(double a, double b, double c) { return a * b + c; }
+#endif
+
+// ---- fitted by benchmarks/fit_math.py: begin ----
+static constexpr float VM_LN2_F32 = 0x1.62e43p-1f;
+static constexpr float VM_LN2_HI_F32 = 0x1.62e4p-1f;
+static constexpr float VM_LN2_LO_F32 = 0x1.7f7d1cp-20f;
+static constexpr float VM_LOG2E_F32 = 0x1.715476p+0f;
+static constexpr double VM_LN2_F64 = 0x1.62e42fefa39efp-1;
+static constexpr double VM_LN2_HI_F64 = 0x1.62e42fefa4p-1;
+static constexpr double VM_LN2_LO_F64 = -0x1.8432a1b0e2634p-43;
+static constexpr double VM_LOG2E_F64 = 0x1.71547652b82fep+0;
+// e^r = 1 + r + r^2 p(r); off by at most 0.29 units in the last place, evaluated exactly
+static inline float vm_poly_exp_f32(float t) {
+  float p = 0x1.6bebep-10f;
+  p = vm_fma_f32(p, t, 0x1.1227f6p-7f);
+  p = vm_fma_f32(p, t, 0x1.555674p-5f);
+  p = vm_fma_f32(p, t, 0x1.5554bp-3f);
+  p = vm_fma_f32(p, t, 0x1.fffffep-2f);
+  return p;
+}
+// log(1 + f) = f - f^2 / 2 + f^3 p(f); off by at most 0.1 units in the last place, evaluated exactly
+static inline float vm_poly_log_f32(float t) {
+  float p = -0x1.38b54ep-4f;
+  p = vm_fma_f32(p, t, 0x1.055b5ep-3f);
+  p = vm_fma_f32(p, t, -0x1.0d8546p-3f);
+  p = vm_fma_f32(p, t, 0x1.22da1ep-3f);
+  p = vm_fma_f32(p, t, -0x1.547244p-3f);
+  p = vm_fma_f32(p, t, 0x1.99a008p-3f);
+  p = vm_fma_f32(p, t, -0x1.000226p-2f);
+  p = vm_fma_f32(p, t, 0x1.555554p-2f);
+  return p;
+}
+// erf(x) = x + x p(x^2), |x| < 1; off by at most 0.071 units in the last place, evaluated exactly
+static inline float vm_poly_erf_f32(float t) {
+  float p = 0x1.496a2p-14f;
+  p = vm_fma_f32(p, t, -0x1.a3f6f8p-11f);
+  p = vm_fma_f32(p, t, 0x1.5405bp-8f);
+  p = vm_fma_f32(p, t, -0x1.b7f90cp-6f);
+  p = vm_fma_f32(p, t, 0x1.ce2cf8p-4f);
+  p = vm_fma_f32(p, t, -0x1.81273ep-2f);
+  p = vm_fma_f32(p, t, 0x1.06eba8p-3f);
+  return p;
+}
+// erf(x) = 1 - e^p(x), 1 <= x <= 4; off by at most 0.15 units in the last place, evaluated exactly
+static inline float vm_poly_log_erfc_f32(float t) {
+  float p = 0x1.86dce4p-13f;
+  p = vm_fma_f32(p, t, -0x1.825a98p-9f);
+  p = vm_fma_f32(p, t, 0x1.65cb48p-6f);
+  p = vm_fma_f32(p, t, -0x1.a6532ap-4f);
+  p = vm_fma_f32(p, t, -0x1.46bafp-1f);
+  p = vm_fma_f32(p, t, -0x1.2088eap+0f);
+  p = vm_fma_f32(p, t, -0x1.662172p-12f);
+  return p;
+}
+// e^r = 1 + r + r^2 p(r); off by at most 0.0094 units in the last place, evaluated exactly
+static inline double vm_poly_exp_f64(double t) {
+  double p = 0x1.1ee888ae0bcbfp-29;
+  p = vm_fma_f64(p, t, 0x1.af5ee76fe8bfp-26);
+  p = vm_fma_f64(p, t, 0x1.27e5365e5c074p-22);
+  p = vm_fma_f64(p, t, 0x1.71ddf84284465p-19);
+  p = vm_fma_f64(p, t, 0x1.a01a017b97128p-16);
+  p = vm_fma_f64(p, t, 0x1.a01a01afe9706p-13);
+  p = vm_fma_f64(p, t, 0x1.6c16c16c1f15fp-10);
+  p = vm_fma_f64(p, t, 0x1.111111110f6aap-7);
+  p = vm_fma_f64(p, t, 0x1.555555555553ep-5);
+  p = vm_fma_f64(p, t, 0x1.5555555555559p-3);
+  p = vm_fma_f64(p, t, 0x1p-1);
+  return p;
+}
+// log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s^2; off by at most 0.016 units in the last place, evaluated exactly
+static inline double vm_poly_log_f64(double t) {
+  double p = 0x1.2f055c43548c3p-3;
+  p = vm_fma_f64(p, t, 0x1.39a1bb67271p-3);
+  p = vm_fma_f64(p, t, 0x1.74663ee1f9404p-3);
+  p = vm_fma_f64(p, t, 0x1.c71c52097ab7cp-3);
+  p = vm_fma_f64(p, t, 0x1.24924941f102ap-2);
+  p = vm_fma_f64(p, t, 0x1.999999997fdbap-2);
+  p = vm_fma_f64(p, t, 0x1.5555555555592p-1);
+  return p;
+}
+// ---- fitted by benchmarks/fit_math.py: end ----
+
+// ---- exponentials: x = n ln 2 + r with |r| <= ln 2 / 2, e^x = 2^n e^r ----
+// Adding 1.5 * 2^23 (2^52) leaves the nearest integer in the last bits. 2^n goes on in two factors, so that overflow and denormals
+// come out of one rounding. Comparisons are written so that NaN takes the branch that keeps it.
+static inline float vm_nearest_f32(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }                                        // |x| < 2^22
+static inline double vm_nearest_f64(double x) { return (x + 0x1.8p52) - 0x1.8p52; }                                        // |x| < 2^51
+static inline float vm_pow2_f32(float n) { return lab_f32_bits(lab_bits_f32(n + (0x1.8p23f + 127.0f)) << 23); }            // n an integer
+static inline double vm_pow2_f64(double n) { return lab_f64_bits(lab_bits_f64(n + (0x1.8p52 + 1023.0)) << 52); }
+static inline float vm_clamp_f32(float x, float low, float high) { x = high < x ? high : x; return x < low ? low : x; }
+static inline double vm_clamp_f64(double x, double low, double high) { x = high < x ? high : x; return x < low ? low : x; }
+static inline float vm_em1_f32(float r) { return vm_fma_f32(r * r, vm_poly_exp_f32(r), r); }  // e^r - 1
+static inline double vm_em1_f64(double r) { return vm_fma_f64(r * r, vm_poly_exp_f64(r), r); }
+
+static inline float vm_exp_f32(float x) {
+  x = vm_clamp_f32(x, -104.0f, 89.0f);
+  float n = vm_nearest_f32(x * VM_LOG2E_F32), half = vm_nearest_f32(n * 0.5f);
+  float r = vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, x));
+  return (vm_em1_f32(r) + 1.0f) * vm_pow2_f32(half) * vm_pow2_f32(n - half);
+}
+static inline double vm_exp_f64(double x) {
+  x = vm_clamp_f64(x, -746.0, 710.0);
+  double n = vm_nearest_f64(x * VM_LOG2E_F64), half = vm_nearest_f64(n * 0.5);
+  double r = vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, x));
+  return (vm_em1_f64(r) + 1.0) * vm_pow2_f64(half) * vm_pow2_f64(n - half);
+}
+static inline float vm_exp2_f32(float x) {
+  x = vm_clamp_f32(x, -151.0f, 128.0f);
+  float n = vm_nearest_f32(x), half = vm_nearest_f32(n * 0.5f);
+  return (vm_em1_f32((x - n) * VM_LN2_F32) + 1.0f) * vm_pow2_f32(half) * vm_pow2_f32(n - half);
+}
+static inline double vm_exp2_f64(double x) {
+  x = vm_clamp_f64(x, -1076.0, 1024.0);
+  double n = vm_nearest_f64(x), half = vm_nearest_f64(n * 0.5);
+  return (vm_em1_f64((x - n) * VM_LN2_F64) + 1.0) * vm_pow2_f64(half) * vm_pow2_f64(n - half);
+}
+// 2^n (e^r - 1) + (2^n - 1), with 2^b kept outside where n = a + b
+static inline float vm_expm1_f32(float x) {
+  float c = vm_clamp_f32(x, -104.0f, 89.0f);
+  float n = vm_nearest_f32(c * VM_LOG2E_F32), a = vm_nearest_f32(n * 0.5f), b = n - a;
+  float r = vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, c)), scale = vm_pow2_f32(a);
+  float y = vm_pow2_f32(b) * vm_fma_f32(vm_em1_f32(r), scale, scale - vm_pow2_f32(-b));
+  return x == 0.0f ? x : y;  // -0.0
+}
+static inline double vm_expm1_f64(double x) {
+  double c = vm_clamp_f64(x, -746.0, 710.0);
+  double n = vm_nearest_f64(c * VM_LOG2E_F64), a = vm_nearest_f64(n * 0.5), b = n - a;
+  double r = vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, c)), scale = vm_pow2_f64(a);
+  double y = vm_pow2_f64(b) * vm_fma_f64(vm_em1_f64(r), scale, scale - vm_pow2_f64(-b));
+  return x == 0.0 ? x : y;
+}
+// e^-|x| never overflows, so small results keep their digits down to the denormals
+static inline float vm_sigmoid_f32(float x) {
+  float e = vm_exp_f32(-__builtin_fabsf(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+static inline double vm_sigmoid_f64(double x) {
+  double e = vm_exp_f64(-__builtin_fabs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+static inline float vm_tanh_f32(float x) {
+  float t = vm_expm1_f32(vm_clamp_f32(__builtin_fabsf(x), 0.0f, 10.0f) * 2.0f);
+  return __builtin_copysignf(t / (t + 2.0f), x);
+}
+static inline double vm_tanh_f64(double x) {
+  double t = vm_expm1_f64(vm_clamp_f64(__builtin_fabs(x), 0.0, 20.0) * 2.0);
+  return __builtin_copysign(t / (t + 2.0), x);
+}
+static inline float vm_erf_f32(float x) {
+  float a = __builtin_fabsf(x);
+  float small = vm_fma_f32(x, vm_poly_erf_f32(x * x), x);
+  float large = __builtin_copysignf(1.0f - vm_exp_f32(vm_poly_log_erfc_f32(vm_clamp_f32(a, 1.0f, 4.0f))), x);
+  return a < 1.0f ? small : large;
+}
+
+// ---- logarithms: x = 2^k m with m in [sqrt(1/2), sqrt(2)), log x = k ln 2 + log m ----
+static inline float vm_log_normal_f32(float x, float scaled) {  // x normal; 2^scaled is what it was multiplied by
+  uint32_t u = lab_bits_f32(x) - 0x3f3504f3u;
+  float k = (float)((int32_t)u >> 23) - scaled, f = lab_f32_bits((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f, f2 = f * f;
+  float low = vm_fma_f32(f2 * f, vm_poly_log_f32(f), k * VM_LN2_LO_F32);
+  return vm_fma_f32(k, VM_LN2_HI_F32, f + vm_fma_f32(-0.5f, f2, low));
+}
+static inline double vm_log_normal_f64(double x, double scaled) {
+  uint64_t u = lab_bits_f64(x) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
+  double k = lab_f64_bits((u >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0) - scaled;
+  double f = lab_f64_bits((u & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  double low = vm_fma_f64(s, vm_fma_f64(z, vm_poly_log_f64(z), half), k * VM_LN2_LO_F64);  // 2 s == f - f^2 / 2 + s f^2 / 2
+  return vm_fma_f64(k, VM_LN2_HI_F64, f - (half - low));
+}
+static inline float vm_log_f32(float x) {
+  bool tiny = x < 0x1p-126f;
+  float y = vm_log_normal_f32(tiny ? x * 0x1p23f : x, tiny ? 23.0f : 0.0f);
+  y = x < LAB_INF ? y : x;                      // inf, NaN
+  return x == 0.0f ? -LAB_INF : x < 0.0f ? LAB_NAN : y;
+}
+static inline double vm_log_f64(double x) {
+  bool tiny = x < 0x1p-1022;
+  double y = vm_log_normal_f64(tiny ? x * 0x1p52 : x, tiny ? 52.0 : 0.0);
+  y = x < LAB_INF ? y : x;
+  return x == 0.0 ? -LAB_INF : x < 0.0 ? LAB_NAN : y;
+}
+// log(1 + x) from u = 1 + x as rounded, and what the rounding lost, exactly
+static inline float vm_log1p_f32(float x) {
+  float u = 1.0f + x, lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
+  float y = vm_log_normal_f32(u, 0.0f) + lost / u;
+  y = x < LAB_INF && x != 0.0f ? y : x;         // inf, NaN, -0.0
+  return x == -1.0f ? -LAB_INF : x < -1.0f ? LAB_NAN : y;
+}
+static inline double vm_log1p_f64(double x) {
+  double u = 1.0 + x, lost = x < 1.0 ? x - (u - 1.0) : 1.0 - (u - x);
+  double y = vm_log_normal_f64(u, 0.0) + lost / u;
+  y = x < LAB_INF && x != 0.0 ? y : x;
+  return x == -1.0 ? -LAB_INF : x < -1.0 ? LAB_NAN : y;
+}
+
+// ---- libm, in vectors where glibc has them ----
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
+#if __GLIBC_PREREQ(2, 35)
+#define VM_LIBM __attribute__((simd("notinbranch")))
+#endif
+#endif
+#ifndef VM_LIBM
+#define VM_LIBM
 #endif
 extern "C" {
-float sinf(float) noexcept; double sin(double) noexcept;
-float cosf(float) noexcept; double cos(double) noexcept;
-float tanf(float) noexcept; double tan(double) noexcept;
-float asinf(float) noexcept; double asin(double) noexcept;
-float acosf(float) noexcept; double acos(double) noexcept;
-float atanf(float) noexcept; double atan(double) noexcept;
-float sinhf(float) noexcept; double sinh(double) noexcept;
-float coshf(float) noexcept; double cosh(double) noexcept;
-float asinhf(float) noexcept; double asinh(double) noexcept;
-float acoshf(float) noexcept; double acosh(double) noexcept;
-float atanhf(float) noexcept; double atanh(double) noexcept;
-float erff(float) noexcept; double erf(double) noexcept;
-float erfcf(float) noexcept; double erfc(double) noexcept;
-float expf(float) noexcept; double exp(double) noexcept;
-float exp2f(float) noexcept; double exp2(double) noexcept;
-float expm1f(float) noexcept; double expm1(double) noexcept;
-float logf(float) noexcept; double log(double) noexcept;
-float log2f(float) noexcept; double log2(double) noexcept;
-float log10f(float) noexcept; double log10(double) noexcept;
-float log1pf(float) noexcept; double log1p(double) noexcept;
-float tanhf(float) noexcept; double tanh(double) noexcept;
-float powf(float, float) noexcept; double pow(double, double) noexcept;
-float atan2f(float, float) noexcept; double atan2(double, double) noexcept;
-float hypotf(float, float) noexcept; double hypot(double, double) noexcept;
+VM_LIBM float sinf(float) noexcept;
+VM_LIBM double sin(double) noexcept;
+VM_LIBM float cosf(float) noexcept;
+VM_LIBM double cos(double) noexcept;
+VM_LIBM float tanf(float) noexcept;
+VM_LIBM double tan(double) noexcept;
+VM_LIBM float asinf(float) noexcept;
+VM_LIBM double asin(double) noexcept;
+VM_LIBM float acosf(float) noexcept;
+VM_LIBM double acos(double) noexcept;
+VM_LIBM float atanf(float) noexcept;
+VM_LIBM double atan(double) noexcept;
+VM_LIBM float sinhf(float) noexcept;
+VM_LIBM double sinh(double) noexcept;
+VM_LIBM float coshf(float) noexcept;
+VM_LIBM double cosh(double) noexcept;
+VM_LIBM float asinhf(float) noexcept;
+VM_LIBM double asinh(double) noexcept;
+VM_LIBM float acoshf(float) noexcept;
+VM_LIBM double acosh(double) noexcept;
+VM_LIBM float atanhf(float) noexcept;
+VM_LIBM double atanh(double) noexcept;
+VM_LIBM double erf(double) noexcept;
+VM_LIBM float erfcf(float) noexcept;
+VM_LIBM double erfc(double) noexcept;
+VM_LIBM float log2f(float) noexcept;
+VM_LIBM double log2(double) noexcept;
+VM_LIBM float log10f(float) noexcept;
+VM_LIBM double log10(double) noexcept;
+VM_LIBM float powf(float, float) noexcept;
+VM_LIBM double pow(double, double) noexcept;
+VM_LIBM float atan2f(float, float) noexcept;
+VM_LIBM double atan2(double, double) noexcept;
+VM_LIBM float hypotf(float, float) noexcept;
+VM_LIBM double hypot(double, double) noexcept;
 }
 static inline float vm_sin_f32(float x) { return sinf(x); }
 static inline double vm_sin_f64(double x) { return sin(x); }
@@ -59,35 +280,19 @@ static inline float vm_acosh_f32(float x) { return acoshf(x); }
 static inline double vm_acosh_f64(double x) { return acosh(x); }
 static inline float vm_atanh_f32(float x) { return atanhf(x); }
 static inline double vm_atanh_f64(double x) { return atanh(x); }
-static inline float vm_erf_f32(float x) { return erff(x); }
 static inline double vm_erf_f64(double x) { return erf(x); }
 static inline float vm_erfc_f32(float x) { return erfcf(x); }
 static inline double vm_erfc_f64(double x) { return erfc(x); }
-static inline float vm_exp_f32(float x) { return expf(x); }
-static inline double vm_exp_f64(double x) { return exp(x); }
-static inline float vm_exp2_f32(float x) { return exp2f(x); }
-static inline double vm_exp2_f64(double x) { return exp2(x); }
-static inline float vm_expm1_f32(float x) { return expm1f(x); }
-static inline double vm_expm1_f64(double x) { return expm1(x); }
-static inline float vm_log_f32(float x) { return logf(x); }
-static inline double vm_log_f64(double x) { return log(x); }
 static inline float vm_log2_f32(float x) { return log2f(x); }
 static inline double vm_log2_f64(double x) { return log2(x); }
 static inline float vm_log10_f32(float x) { return log10f(x); }
 static inline double vm_log10_f64(double x) { return log10(x); }
-static inline float vm_log1p_f32(float x) { return log1pf(x); }
-static inline double vm_log1p_f64(double x) { return log1p(x); }
-static inline float vm_tanh_f32(float x) { return tanhf(x); }
-static inline double vm_tanh_f64(double x) { return tanh(x); }
 static inline float vm_pow_f32(float x, float y) { return powf(x, y); }
 static inline double vm_pow_f64(double x, double y) { return pow(x, y); }
 static inline float vm_atan2_f32(float x, float y) { return atan2f(x, y); }
 static inline double vm_atan2_f64(double x, double y) { return atan2(x, y); }
 static inline float vm_hypot_f32(float x, float y) { return hypotf(x, y); }
 static inline double vm_hypot_f64(double x, double y) { return hypot(x, y); }
-
-static inline float vm_sigmoid_f32(float x) { return 1.0f / (1.0f + vm_exp_f32(-x)); }
-static inline double vm_sigmoid_f64(double x) { return 1.0 / (1.0 + vm_exp_f64(-x)); }
 
 // ---- single instructions ----
 static inline float vm_sqrt_f32(float x) { return __builtin_sqrtf(x); }
@@ -171,8 +376,6 @@ template <class T> static inline T lab_ipow(T a, T b) {
 }
 
 // ---- half precision: stored as bits, computed in float ----
-static inline uint32_t lab_bits_f32(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
-static inline float lab_f32_bits(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
 static inline float lab_ld_bf16(uint16_t h) { return lab_f32_bits((uint32_t)h << 16); }
 static inline uint16_t lab_st_bf16(float f) {
   uint32_t u = lab_bits_f32(f);
