@@ -3,15 +3,29 @@
 // lines); source lines carry data-src. Nothing here creates content: without this script all of it can be read.
 
 /**
- * Everything that a line comes from and everything made of it.
+ * Who is made of whom: the map of parents, turned around.
  * @param {Map<number, number[]>} parents number of a line -> numbers of its parents
+ * @returns {Map<number, number[]>}
+ */
+export function turned(parents) {
+  /** @type {Map<number, number[]>} */
+  const children = new Map();
+  for (const [n, up] of parents)
+    for (const p of up) {
+      const list = children.get(p);
+      if (list) list.push(n); else children.set(p, [n]);
+    }
+  return children;
+}
+
+/**
+ * Everything that a line comes from and everything made of it.
+ * @param {Map<number, number[]>} parents
+ * @param {Map<number, number[]>} children
  * @param {number[]} start
  * @returns {Set<number>} `start`, its ancestors and its descendants
  */
-export function related(parents, start) {
-  /** @type {Map<number, number[]>} */
-  const children = new Map();
-  for (const [n, up] of parents) for (const p of up) children.set(p, [...(children.get(p) ?? []), n]);
+export function related(parents, children, start) {
   const found = new Set(start);
   for (const next of [parents, children]) {
     const queue = [...start];
@@ -30,11 +44,12 @@ export function numbers(text) {
  * What to light when a line is pointed at: `hot` lines by their own number, `sources` by source line.
  * @param {{n: number, p: number[], s: number[]}[]} lines
  * @param {{n?: number, src?: number}} at
+ * @param {Map<number, number[]>} parents
+ * @param {Map<number, number[]>} children
  */
-export function lit(lines, at) {
-  const parents = new Map(lines.map((l) => [l.n, l.p]));
+export function lit(lines, at, parents = new Map(lines.map((l) => [l.n, l.p])), children = turned(parents)) {
   const start = at.src === undefined ? [/** @type {number} */ (at.n)] : lines.filter((l) => l.s.includes(/** @type {number} */ (at.src))).map((l) => l.n);
-  const hot = at.src === undefined ? related(parents, start) : new Set(start);
+  const hot = at.src === undefined ? related(parents, children, start) : new Set(start);
   const own = lines.filter((l) => l.n === at.n).flatMap((l) => l.s);
   const sources = new Set(at.src === undefined ? own : [at.src]);
   const warm = new Set(lines.filter((l) => !hot.has(l.n) && l.s.some((s) => sources.has(s))).map((l) => l.n));
@@ -95,12 +110,13 @@ function link(root, live) {
   const items = [...root.querySelectorAll(".clab-l[data-n]")].map((e) => /** @type {HTMLElement} */ (e));
   const sources = [...root.querySelectorAll(".clab-l[data-src]")].map((e) => /** @type {HTMLElement} */ (e));
   const lines = items.map((e) => ({ n: Number(e.dataset.n), p: numbers(e.dataset.p), s: numbers(e.dataset.s) }));
+  const parents = new Map(lines.map((l) => [l.n, l.p])), children = turned(parents);
   let pinned = false;
   /** @param {HTMLElement} e */
   const at = (e) => (e.dataset.src === undefined ? { n: Number(e.dataset.n) } : { src: Number(e.dataset.src) });
   /** @param {HTMLElement} e */
   function light(e) {
-    const { hot, warm, sources: from } = lit(lines, at(e));
+    const { hot, warm, sources: from } = lit(lines, at(e), parents, children);
     items.forEach((line, i) => { const n = lines[i]?.n ?? -1; line.classList.toggle("clab-hot", hot.has(n)); line.classList.toggle("clab-warm", warm.has(n)); });
     sources.forEach((line) => line.classList.toggle("clab-hot", from.has(Number(line.dataset.src))));
     live.textContent = `${hot.size + warm.size} linked lines`;

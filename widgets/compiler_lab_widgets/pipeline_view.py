@@ -88,7 +88,9 @@ def _dim(step: Mapping[str, Any]) -> str:
 def _panel(i: int, title: str, step: Mapping[str, Any]) -> str:
     explanation = EXPLANATIONS.get(step["name"], "")
     note = "" if step["changed"] else "<p><em>This step changed nothing.</em></p>"
-    body = "".join(_section(name, list(items)) for name, items in itertools.groupby(step["items"], key=lambda item: SECTIONS.get(item["kind"], _plural(item["kind"]))))
+    body = "".join(
+        _section(name, list(items)) for name, items in itertools.groupby(step["items"], key=lambda item: SECTIONS.get(item["kind"], _plural(item["kind"])))
+    )
     return (
         f'<details class="clab-step" data-step="{i}"><summary>{_esc(title)} <small>{step["seconds"] * 1e3:.1f} ms</small></summary>'
         f"<p>{_esc(explanation)}</p>{note}{body}{_decisions(step['decisions'])}{_text(step['text'])}</details>"

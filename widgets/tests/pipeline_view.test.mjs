@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lit, numbers, related } from "../compiler_lab_widgets/pipeline_view.js";
+import { lit, numbers, related, turned } from "../compiler_lab_widgets/pipeline_view.js";
 
 const parents = new Map([[0, []], [1, []], [2, [0]], [3, [2, 1]], [4, [1]]]);
 
 test("related is what a line comes from and what is made of it, never its siblings", () => {
-  assert.deepEqual([...related(parents, [2])].sort(), [0, 2, 3]);
-  assert.deepEqual([...related(parents, [1])].sort(), [1, 3, 4]);
+  assert.deepEqual([...related(parents, turned(parents), [2])].sort(), [0, 2, 3]);
+  assert.deepEqual([...related(parents, turned(parents), [1])].sort(), [1, 3, 4]);
 });
 
 test("a line that is pointed at lights its source line and, more softly, the rest of that line", () => {
