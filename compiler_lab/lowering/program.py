@@ -23,7 +23,7 @@ from . import interpret, ops, printer
 from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, TensorView
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class LoopProgram(Artifact):
     """``inputs``: one spec per placeholder, in order. ``constants``: tensors of the graph's attributes, buffers too.
 

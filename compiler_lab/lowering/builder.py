@@ -1,0 +1,220 @@
+"""What rows build with: loops, reductions, copies and extern calls for the aten node at hand.
+
+In: a row's wish ("for each point of this size, this formula"). Out: nodes appended to the program, and ``TensorView``s of them.
+Always holds: a loop's variables run in the order of the output's memory, widest stride first, without those of size 1; a buffer has
+the strides of the fake value it stands for where these are dense, else row-major ones; nodes name the aten node as parent.
+PyTorch's counterpart: ``torch/_inductor/lowering.py`` (make_pointwise, make_reduction, fallback_handler).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch import Tensor
+
+from ..core.errors import Unsupported
+from ..core.provenance import own_location, stack_of
+from .body import Body, Number, Value
+from .index import Index, Var
+from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, TensorView
+from .printer import contiguous_stride
+
+Build = Callable[[Body, tuple[Index, ...]], Value]
+
+
+class Decline(Exception):
+    """A row does not cover this case: the call stays with aten, for ``reason`` (an id of ``REASONS``)."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the elements fill their memory without gaps or overlap, in whatever order of dimensions."""
+    expected = 1
+    for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n != 1):
+        if s != expected:
+            return False
+        expected *= n
+    return True
+
+
+def whole(spec: BufferSpec) -> TensorView:
+    return TensorView(spec.name, spec.size, spec.stride, 0, spec.dtype)
+
+
+def broadcast(view: TensorView, size: Sequence[int]) -> TensorView:
+    """``view`` expanded to ``size``: stride 0 where it repeats."""
+    lead = len(size) - len(view.size)
+    stride = [0] * lead + [s if n == m else 0 for n, s, m in zip(view.size, view.stride, size[lead:], strict=True)]
+    return TensorView(view.buffer, tuple(size), tuple(stride), view.offset, view.dtype)
+
+
+class Builder:
+    """One lowering under way. ``node`` is the aten node being lowered, ``val`` its fake value."""
+
+    def __init__(self, stage: str, taken: frozenset[str]) -> None:
+        self.stage, self.taken = stage, taken
+        self.nodes: list[Node] = []
+        self.bases: dict[str, int] = {}  # storage offset of a buffer's first element, where it is not 0
+        self.node: fx.Node
+        self.parents: tuple[str, ...] = ()
+        self._count = self._mark = 0
+
+    def rewind(self, nodes: int) -> None:
+        """Takes back what a row made before it declined: all but the first ``nodes``, and their names."""
+        del self.nodes[nodes:]
+        self._count = self._mark
+
+    def enter(self, node: fx.Node) -> None:
+        self._mark = self._count
+        self.node, self.parents, self.stack = node, (f"{self.stage}/{node.name}",), stack_of(node)
+
+    @property
+    def val(self) -> Any:
+        return self.node.meta["val"]
+
+    @property
+    def origin(self) -> str:
+        """The operator's short name: ``gelu``."""
+        return str(self.node.target).split(".")[-2] if "." in str(self.node.target) else str(self.node.target)
+
+    def name(self) -> str:
+        """The next free buffer name."""
+        name = f"buf{self._count}"
+        self._count += 1
+        return self.name() if name in self.taken else name
+
+    def like(self, val: Tensor) -> BufferSpec:
+        """A new buffer for ``val``: its strides where dense, row-major otherwise."""
+        size = static_size(val.shape, self.node)
+        stride = tuple(val.stride())
+        return BufferSpec(self.name(), size, stride if is_dense(size, stride) else contiguous_stride(size), val.dtype, val.device)
+
+    def fresh(self, size: Sequence[int], dtype: torch.dtype) -> BufferSpec:
+        """A new row-major buffer on the device of the node's value."""
+        val = self.val[0] if isinstance(self.val, (tuple, list)) else self.val
+        return BufferSpec(self.name(), tuple(size), contiguous_stride(tuple(size)), dtype, val.device)
+
+    def loop(self, spec: BufferSpec, build: Build, *, origin: str = "", split: Mapping[int, int] | None = None) -> TensorView:
+        """A pointwise node: ``build(body, point)`` for each point of ``spec.size``.
+
+        ``split[dim] = n`` walks dimension ``dim`` with two variables, blocks of ``n``, so that ``point[dim] // n`` and ``% n`` are plain.
+        """
+        outer, point = _variables("i", spec.size, range(len(spec.size)), spec.stride, split or {})
+        body = Body(self.parents, self.stack)
+        value = build(body, point).to(spec.dtype)
+        body.store(spec.name, whole(spec).index(point), value)
+        self.nodes.append(LoopNode(spec.name, spec, outer, (), body.graph, self.parents, self.stack, origin or self.origin))
+        return whole(spec)
+
+    def reduction(
+        self,
+        spec: BufferSpec,
+        kind: ReduceKind,
+        size: Sequence[int],
+        dims: Sequence[int],
+        build: Build,
+        *,
+        finish: Callable[[Value], Value] = lambda v: v,
+        order: TensorView | None = None,
+        origin: str = "",
+    ) -> TensorView:
+        """Reduces ``build(body, point)`` over ``dims`` of ``size`` into ``spec``, whose dimensions are the kept ones (all, of size 1, with keepdim).
+
+        ``order``: a view whose strides order the reduced variables; logical order without it (what argmax counts in).
+        ``finish`` is applied to the result. Without a point to reduce over but one, the node is pointwise.
+        """
+        kept = [d for d in range(len(size)) if d not in dims]
+        where = list(range(len(size))) if len(spec.size) == len(size) else kept
+        stride = dict(zip(where, spec.stride, strict=True))
+        outer, out_point = _variables("i", size, kept, [stride[d] for d in kept], {})
+        inner, in_point = _variables("r", size, list(dims), [order.stride[d] for d in dims] if order else None, {})
+        points = dict(zip(kept, out_point, strict=True)) | dict(zip(dims, in_point, strict=True))
+        body = Body(self.parents, self.stack)
+        value = build(body, tuple(points[d] for d in range(len(size))))
+        if inner:
+            value = body.reduce(kind, value)
+        elif kind in ("argmax", "argmin"):
+            value = body.constant(0, torch.int64)
+        value = finish(value).to(spec.dtype)
+        body.store(spec.name, Index.affine(out_point, [stride[d] for d in kept]), value)
+        self.nodes.append(LoopNode(spec.name, spec, outer, inner, body.graph, self.parents, self.stack, origin or self.origin))
+        return whole(spec)
+
+    def copy(self, view: TensorView, spec: BufferSpec, origin: str = "") -> TensorView:
+        """``view`` written into the new buffer ``spec`` (of the same size), converted to its dtype."""
+        return self.loop(spec, lambda body, point: body.load(view, point), origin=origin)
+
+    def extern(self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """One aten call; gives the views (and plain values) it returns, in the shape of the node's value."""
+        val, name = self.val, self.name()
+        single = not isinstance(val, (tuple, list))
+        values: list[Any] = [val] if single else list(val)
+        if any(isinstance(v, (tuple, list, torch.SymInt, torch.SymFloat)) for v in values) or (single and not isinstance(val, Tensor) and val is not None):
+            raise Unsupported(
+                f"{target} returns {type(val).__name__}, which no buffer holds",
+                reason="extern result",
+                where=own_location(self.stack),
+                hint="keep this call outside the compiled program",
+            )
+        if single and val is None:
+            single, values = False, []
+        specs = tuple(self._extern_spec(name if single else f"{name}_{i}", v) if isinstance(v, Tensor) else None for i, v in enumerate(values))
+        self.nodes.append(ExternNode(name, target, args, dict(kwargs), specs, single, self.parents, self.stack, _aliases(target, args)))
+        results = tuple(whole(s) if s is not None else v for s, v in zip(specs, values, strict=True))
+        return results[0] if single else results
+
+    def _extern_spec(self, name: str, val: Tensor) -> BufferSpec:
+        if val.storage_offset():
+            self.bases[name] = int(val.storage_offset())
+        return BufferSpec(name, static_size(val.shape, self.node), static_size(val.stride(), self.node), val.dtype, val.device)
+
+
+def static_size(size: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
+    """``size`` as plain ints. Raises Unsupported for symbolic ones."""
+    if not all(type(n) is int for n in size):
+        raise Unsupported(
+            f"{node.name} has a symbolic size {list(size)}", reason="dynamic shapes", where=own_location(stack_of(node)), hint="compile with dynamic=False"
+        )
+    return tuple(size)
+
+
+def _variables(
+    prefix: str, size: Sequence[int], dims: Sequence[int], stride: Sequence[int] | None, split: Mapping[int, int]
+) -> tuple[tuple[Var, ...], tuple[Index, ...]]:
+    """Variables for ``dims`` of ``size``, widest stride first, and each dimension's position in terms of them."""
+    pieces: list[tuple[int, int, int]] = []  # (dimension, extent, stride inside the dimension)
+    for d in dims:
+        block = split.get(d, size[d])
+        pieces += [(d, size[d] // block, block), (d, block, 1)] if block < size[d] else [(d, size[d], 1)]
+    step = dict(zip(dims, stride, strict=True)) if stride is not None else {}
+    order = sorted((p for p in pieces if p[1] != 1), key=lambda p: -step.get(p[0], 0) * p[2])
+    variables = tuple(Var(f"{prefix}{i}", extent) for i, (_, extent, _) in enumerate(order))
+    point = {d: Index() for d in dims}
+    for var, (d, _, scale) in zip(variables, order, strict=True):
+        point[d] = point[d] + Index.of(var) * scale
+    return variables, tuple(point[d] for d in dims)
+
+
+def _aliases(target: torch._ops.OpOverload, args: tuple[Any, ...]) -> tuple[str, ...]:
+    """Buffers that outputs may share memory with, by the schema's alias annotations."""
+    schema = target._schema
+    if not any(r.alias_info is not None for r in schema.returns):
+        return ()
+    shared = [v for a, v in zip(schema.arguments, args, strict=False) if a.alias_info is not None]
+    flat = [w for v in shared for w in (v if isinstance(v, (tuple, list)) else (v,))]
+    return tuple(dict.fromkeys(w.buffer for w in flat if isinstance(w, TensorView)))
+
+
+def count(size: Sequence[int], dims: Sequence[int]) -> int:
+    """How many elements a reduction over ``dims`` takes in."""
+    return math.prod(size[d] for d in dims)
+
+
+__all__ = ["Build", "Builder", "Decline", "Number", "broadcast", "count", "is_dense", "static_size", "whole"]

@@ -1,0 +1,241 @@
+"""Lowering: from an aten graph to loops over buffers.
+
+In: a functional aten graph with static shapes, every node with its fake value. Out: a ``LoopProgram`` that computes the same.
+Always holds: each aten call becomes views, loops or one extern call, and a decision says which and why; results have the size and
+dtype of the fake value, and outputs its strides. A call without a row, or that its row declines, stays with aten, visibly.
+PyTorch does this in ``torch/_inductor/graph.py`` (GraphLowering.call_function) and ``lowering.py``. Left out: symbolic shapes,
+higher-order operators, tensors that are not strided.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch import Tensor
+
+from ..core.artifact import Decision
+from ..core.errors import InvalidIR, Unsupported
+from ..core.fx import GraphArtifact, target_name
+from ..core.provenance import own_location, stack_of
+from .body import Body, Value
+from .builder import Builder, Decline, broadcast, static_size, whole
+from .index import Index
+from .ir import BufferSpec, Output, TensorView
+from .program import LoopProgram
+from .rows_activation import ACTIVATIONS
+from .rows_create import CREATE
+from .rows_pointwise import POINTWISE, Pointwise
+from .rows_reduction import REDUCTIONS
+from .rows_view import VIEWS
+from .types import LOOP_DTYPES, floating, opmath, result_type, round_number
+
+REASONS = {
+    "view": "strides and an offset over a buffer that is there already",
+    "loop": "each element is computed from a few others: loops of our own",
+    "layout": "the shape or the output's strides cannot be had as a view, so elements are copied",
+    "library call": "a library has kernels for this that loops would not reach",
+    "no row": "no row of ours covers this operator",
+    "dtype": "the dtype is none that loops are made for",
+    "empty": "a tensor without elements: nothing to loop over",
+    "device": "the result lives on another device",
+    "integer division": "aten raises on a zero divisor, which is known only at run time",
+    "integer power": "an integer power that multiplications do not cover",
+    "number divided": "a number divided by a tensor of integers",
+    "where of numbers": "both branches are numbers",
+    "bool": "this reduction of bool has rules of its own",
+    "no dimensions": "an empty list of dimensions means something else here",
+    "norm": "a norm other than 1, 2 or infinity",
+    "bit cast": "the bits are read as another dtype",
+    "unfold of a scalar": "a scalar has no windows",
+    "as_strided of another layout": "the strides asked for assume another layout of the source",
+    "several rolls": "more than one dimension is rolled",
+    "index of a scalar": "a scalar is indexed",
+    "several indices": "indexed by more than one tensor, or by a mask",
+    "several positions": "scatters more than one element per line",
+    "not a number": "an infinity or NaN as an integer",
+    "fractional range": "a range of integers with a fractional step",
+    "other result": "the row's result would differ from aten's in size or dtype",
+}
+"""Why a call was lowered as it was."""
+
+LIBRARY = frozenset(
+    {
+        "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
+        "aten.convolution_backward.default", "aten.embedding.default", "aten.embedding_dense_backward.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+    }
+)  # fmt: skip
+"""Calls that are meant to stay with aten."""
+
+HIDDEN_MUTATION = frozenset({"aten.native_batch_norm.default", "aten.cudnn_batch_norm.default", "aten.miopen_batch_norm.default"})
+"""Operators that write running statistics although their schema does not say so."""
+
+ROWS = {**VIEWS, **CREATE, **REDUCTIONS}
+ELEMENTWISE = {**POINTWISE, **ACTIVATIONS}
+
+
+def lower(graph: GraphArtifact) -> LoopProgram:
+    """The loops of ``graph``. Raises Unsupported for what has no static functional form (see the module's docstring)."""
+    stage = "lowering." + graph.stage.split(".")[-1]
+    return _Lowering(graph, stage).program()
+
+
+class _Lowering:
+    def __init__(self, graph: GraphArtifact, stage: str) -> None:
+        self.graph, self.stage = graph, stage
+        self.values: dict[fx.Node, Any] = {}
+        self.inputs: list[BufferSpec] = []
+        self.constants: dict[str, Tensor] = {}
+        self.outputs: list[Output] = []
+        self.decisions: list[Decision] = []
+        self.builder = Builder(graph.stage, frozenset(n.name for n in graph.graph.nodes if n.op in ("placeholder", "get_attr")))
+
+    def program(self) -> LoopProgram:
+        handlers = {"placeholder": self.placeholder, "get_attr": self.attribute, "call_function": self.call, "output": self.output}
+        for node in self.graph.graph.nodes:
+            if node.op not in handlers:
+                raise InvalidIR(f"{self.graph.id(node)} is a {node.op}; lowering takes aten calls only")
+            handlers[node.op](node)
+        return LoopProgram(
+            stage=self.stage,
+            inputs=tuple(self.inputs),
+            constants=self.constants,
+            nodes=tuple(self.builder.nodes),
+            outputs=tuple(self.outputs),
+            decisions=tuple(self.decisions),
+        )
+
+    def decide(self, node: fx.Node, outcome: str, reason: str) -> None:
+        self.decisions.append(Decision("lower", (self.graph.id(node),), outcome, reason, {"target": target_name(node)}))
+
+    def placeholder(self, node: fx.Node) -> None:
+        val = node.meta["val"]
+        if not isinstance(val, Tensor) or val.layout != torch.strided:
+            raise Unsupported(f"input {node.name} is a {type(val).__name__}, not a strided tensor", reason="input kind", where=own_location(stack_of(node)))
+        spec = BufferSpec(node.name, static_size(val.shape, node), static_size(val.stride(), node), val.dtype, val.device)
+        self.inputs.append(spec)
+        if val.storage_offset():
+            self.builder.bases[node.name] = int(val.storage_offset())
+        self.values[node] = whole(spec)
+
+    def attribute(self, node: fx.Node) -> None:
+        value: Any = self.graph.module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, Tensor):
+            raise Unsupported(f"{node.name} is a {type(value).__name__}, not a tensor", reason="higher-order operator", where=own_location(stack_of(node)))
+        name = next((n for n, known in self.constants.items() if known is value), node.name)
+        self.constants[name] = value.detach()
+        if value.storage_offset():
+            self.builder.bases[name] = int(value.storage_offset())
+        self.values[node] = TensorView(name, tuple(value.shape), value.stride(), 0, value.dtype)
+
+    def output(self, node: fx.Node) -> None:
+        for value in self.graph.outputs:
+            if not isinstance(value, fx.Node):
+                self.outputs.append(value)
+                continue
+            view = self.values[value]
+            val = value.meta["val"]
+            if (
+                isinstance(view, TensorView)
+                and view.size
+                and 0 not in view.size
+                and any(n != 1 and s != t for n, s, t in zip(view.size, view.stride, val.stride(), strict=True))
+            ):
+                self.builder.enter(value)
+                view = self.builder.copy(view, self.builder.like(val), "copy")
+                self.decide(value, "copy", "layout")
+            self.outputs.append(view)
+
+    def call(self, node: fx.Node) -> None:
+        target = node.target
+        if target is operator.getitem:
+            source, position = node.args
+            self.values[node] = self.values[source][position]  # type: ignore[index]
+            return
+        if not isinstance(target, torch._ops.OpOverload):
+            raise Unsupported(f"{node.name} calls {target_name(node)}, which is not an aten operator", reason="not aten", where=own_location(stack_of(node)))
+        if target._schema.is_mutable or str(target) in HIDDEN_MUTATION:
+            raise Unsupported(
+                f"{node.name} calls {target}, which writes its argument", reason="mutation", where=own_location(stack_of(node)), hint="functionalize first"
+            )
+        args = fx.map_arg(node.args, lambda n: self.values[n])
+        kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
+        self.builder.enter(node)
+        self.values[node] = self.lowered(node, target, args, kwargs)
+
+    def lowered(self, node: fx.Node, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+        """The row's result, or the extern call's where there is no row, the row declines, or its result is not aten's."""
+        name, before = str(target), len(self.builder.nodes)
+        try:
+            if name in VIEWS:
+                result = VIEWS[name](self.builder, *args, **kwargs)
+            else:
+                _require_loops(node, args, kwargs, name)
+                row = ELEMENTWISE.get(name)
+                result = pointwise(self.builder, row, args, kwargs) if row else ROWS[name](self.builder, *args, **kwargs)
+            if not _agrees(result, node.meta["val"]):
+                raise Decline("other result")
+        except Decline as declined:
+            self.builder.rewind(before)
+            self.decide(node, "extern", declined.reason)
+            return self.builder.extern(target, args, kwargs)
+        made = len(self.builder.nodes) > before
+        self.decide(node, "loop" if name not in VIEWS else "copy" if made else "view", "loop" if name not in VIEWS else "layout" if made else "view")
+        return result
+
+
+def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:
+    """Raises Decline where the call is not one that loops are made for."""
+    if name not in ELEMENTWISE and name not in ROWS:
+        raise Decline("library call" if name in LIBRARY else "no row")
+    val = node.meta["val"]
+    tensors = [v for v in (val if isinstance(val, (tuple, list)) else (val,)) if isinstance(v, Tensor)]
+    views = [v for a in (*args, *kwargs.values()) for v in (a if isinstance(a, (tuple, list)) else (a,)) if isinstance(v, TensorView)]
+    if any(t.dtype not in LOOP_DTYPES or t.layout != torch.strided for t in tensors) or any(v.dtype not in LOOP_DTYPES for v in views):
+        raise Decline("dtype")
+    if any(0 in t.shape for t in tensors) or any(0 in v.size for v in views):
+        raise Decline("empty")
+    if any(isinstance(a, complex) for a in args):
+        raise Decline("dtype")
+
+
+def _agrees(result: Any, val: Any) -> bool:
+    """Whether views have the sizes and dtypes of the fake values they stand for."""
+    if isinstance(result, TensorView):
+        return isinstance(val, Tensor) and result.size == tuple(val.shape) and result.dtype == val.dtype
+    return isinstance(val, (tuple, list)) and len(result) == len(val) and all(map(_agrees, result, val))
+
+
+def pointwise(b: Builder, row: Pointwise, args: Sequence[Any], kwargs: dict[str, Any]) -> TensorView:
+    """One loop node that computes ``row.fn`` for each element of the node's value, in the dtype that ``row.rule`` says."""
+    size = tuple(b.val.shape)
+    named = {k: v for k, v in kwargs.items() if k in ("min", "max", "self", "other", "exponent")}
+    operands = [v for i, v in enumerate(args) if i not in row.raw] + list(named.values())
+    tensors = [v for v in operands if isinstance(v, TensorView)]
+    if not tensors:
+        raise Decline("where of numbers")
+    numbers = [v for v in operands if isinstance(v, (bool, int, float))]
+    common = torch.bool if row.rule == "bool" else tensors[0].dtype if row.rule == "self" else result_type([*tensors, *numbers])
+    common = floating(common) if row.rule == "float" else common
+    compute = opmath(common)
+
+    def build(body: Body, point: tuple[Index, ...]) -> Value:
+        def operand(value: Any, raw: bool) -> Any:
+            if isinstance(value, TensorView):
+                loaded = body.load(broadcast(value, size), point)
+                return loaded if raw else loaded.to(common).to(compute)
+            return round_number(value, common) if isinstance(value, float) and not row.exact else value
+
+        values = [operand(v, i in row.raw) for i, v in enumerate(args)]
+        return row.fn(*values, **{k: operand(v, False) for k, v in kwargs.items()})
+
+    return b.loop(b.like(b.val), build)
+
+
+__all__ = ["REASONS", "lower"]
