@@ -81,6 +81,31 @@ def show(
     print(forms[format]())
 
 
+labs = typer.Typer(no_args_is_help=True, help="Labs from solutions.")
+app.add_typer(labs, name="labs")
+Folder = Annotated[Path, typer.Option(exists=True, file_okay=False)]
+
+
+@labs.command("build")
+def labs_build(solutions: Folder = Path("solutions"), out: Annotated[Path, typer.Option(file_okay=False)] = Path("labs")) -> None:
+    """Write labs/ from solutions/, without the answers."""
+    from .grading.labs import write
+
+    changed = write(solutions, out)
+    print("\n".join(f"wrote {path}" for path in changed) or "nothing to change")
+
+
+@labs.command("check")
+def labs_check(solutions: Folder = Path("solutions"), out: Folder = Path("labs")) -> None:
+    """Say whether labs/ is what solutions/ gives."""
+    from .grading.labs import stale
+
+    wrong = stale(solutions, out)
+    if wrong:
+        raise LabError(f"these labs are not what their solutions give: {', '.join(wrong)}", hint="run: compiler-lab labs build")
+    print("every lab is what its solution gives")
+
+
 def main() -> None:
     try:
         app()
