@@ -9,6 +9,14 @@ A value made in a full phase and read in a later one is in ``kept``: "memory" (i
 "row" (a scratch row, local to the thread); what is cheap is recomputed instead: the node stands again in the later phase.
 A buffer that no other group and no output needs is in ``internal`` and is never stored.
 
+How a node stands in a group: its ``outer`` and ``inner`` are the group's variables. A pointwise node over the full space has ``outer``
+= the group's outer + inner and no inner; a reduction has the group's outer and inner; a node of an outer phase only the group's outer.
+A load of a buffer that the group itself makes is one of three: at the producer's own store index, the value at this point (of this
+phase, kept, or a result per outer point); at another index with the same outer point, a read back from memory of what an earlier
+phase stored (a gather along the row; the buffer is then in ``kept`` as "memory"); nothing else occurs. A node may stand in several
+phases (recomputed), and, as ``internal``, in a group whose buffer another group stores: then its store index may name one
+element at many points, and is never executed.
+
 PyTorch's counterpart: ``torch/_inductor/scheduler.py`` (FusedSchedulerNode) and ``memory.py``.
 """
 
@@ -18,10 +26,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from ..lowering.index import Var
 from ..lowering.ir import BufferSpec, ExternNode, LoopNode
 
 Shape = Literal["pointwise", "row", "column", "flat"]
+
+OUT_VARIANTS: Mapping[torch._ops.OpOverload, torch._ops.OpOverload] = {
+    torch.ops.aten.mm.default: torch.ops.aten.mm.out,
+    torch.ops.aten.addmm.default: torch.ops.aten.addmm.out,
+    torch.ops.aten.bmm.default: torch.ops.aten.bmm.out,
+}
+"""Extern calls that can write into memory they are given, so that the plan places their output; all others allocate for themselves."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +56,9 @@ class LoopGroup:
     pointwise  no reduction; ``inner`` is empty
     row        ``inner`` is contiguous in memory: parallel over outer, vector over inner
     column     ``outer``'s last variable is contiguous: vector over it, accumulators in an array
-    flat       ``outer`` is empty: the whole tensor is reduced, parallel over chunks of inner
+    flat       ``outer`` is empty: the whole tensor is reduced in one sweep, parallel over chunks of inner
+
+    A small tensor that is reduced whole and swept again is a "row" group with one outer variable of size 1.
     """
 
     name: str  # "k0"
