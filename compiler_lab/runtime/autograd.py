@@ -1,0 +1,223 @@
+"""Autograd around a partition: two functions of flat tensors become one call that trains.
+
+In: a ``JointSpec``, and the forward and backward of a partition as callables (graphs run by aten, or built programs). Out: a
+callable that takes the primals and returns the program's outputs.
+Always holds: forward and backward run with grad mode and autocast off (what they meant is already in the graphs); inputs the
+program overwrites are written back once the forward has read everything; what is kept goes through ``save_for_backward``, so
+that changing it in place, running the backward twice and saved-tensor hooks do what they do in eager; a tangent reaches the
+backward dense and with the strides it was made for, zeros where there is none; gradients that nobody asked for are None.
+Per call there is no loop over a tree and nothing is looked up by name: what the spec decides is decided in ``bind``.
+PyTorch's counterpart: ``torch/_functorch/_aot_autograd/runtime_wrappers.py``. Left out: double backward (raises when it is
+reached), overwritten inputs that require grad (refused when traced), tensor subclasses, functorch transforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..aot.ir import JointSpec, OutputSpec
+
+Flat = Callable[..., Sequence[Any]]
+
+DOUBLE_BACKWARD = (
+    "a compiled program was asked for the gradient of its gradient (create_graph=True), which its backward does not have. "
+    "Call the function uncompiled where second derivatives are needed: wrap it in compiler_lab.disable."
+)
+
+
+def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, tangents: Sequence[Tensor] = ()) -> Callable[..., tuple[Any, ...]]:
+    """One callable out of ``forward`` (primals -> updates, outputs, saved) and ``backward`` (saved, tangents -> gradients).
+
+    tangents: tensors (fake ones will do) with the shape, strides, dtype and device the backward expects of each tangent; without
+    them a tangent is expected laid out as its output is, contiguous where the output's memory has gaps or overlaps. The result takes ``spec.primals`` tensors and returns one value per ``spec.outputs``.
+    Where grad mode is off, or no input that has a gradient requires one, only the forward runs and nothing is kept.
+    """
+    infer = _inference(spec, forward)
+    finish = _finisher(spec)
+    if backward is None:
+        return infer if finish is None else lambda *primals: finish(primals, infer(*primals))
+    apply = _function(spec, n_saved, forward, backward, tangents)
+    differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed)
+    enabled = torch.is_grad_enabled
+
+    def call(*primals: Any) -> tuple[Any, ...]:
+        if enabled():
+            for i in differentiable:
+                if primals[i].requires_grad:
+                    outputs = apply(*primals)
+                    return outputs if finish is None else finish(primals, outputs)
+        outputs = infer(*primals)
+        return outputs if finish is None else finish(primals, outputs)
+
+    return call
+
+
+# ------------------------------------------------------------------------------------------------------------ forward
+
+
+def _aten_only(function: Flat) -> Flat:
+    """``function`` with grad mode and autocast off: its operators must not be recorded or cast a second time."""
+    grad_enabled, set_grad_enabled, autocast = torch.is_grad_enabled, torch._C._set_grad_enabled, torch._C._is_any_autocast_enabled
+
+    def run(*args: Any) -> Sequence[Any]:
+        if not grad_enabled() and not autocast():
+            return function(*args)
+        before = grad_enabled()
+        set_grad_enabled(False)
+        try:
+            if not autocast():
+                return function(*args)
+            with torch._C._DisableAutocast():
+                return function(*args)
+        finally:
+            set_grad_enabled(before)
+
+    return run
+
+
+def _with_write_back(spec: JointSpec, function: Flat) -> Flat:
+    """``function``, and then the new values of the inputs that the program overwrites are copied into them."""
+    mutations = tuple(enumerate(spec.mutations))
+    if not mutations:
+        return function
+
+    def run(*primals: Any) -> Sequence[Any]:
+        results = function(*primals)
+        for place, primal in mutations:
+            primals[primal].copy_(results[place])
+        return results
+
+    return run
+
+
+def _inference(spec: JointSpec, forward: Flat) -> Callable[..., tuple[Any, ...]]:
+    """The forward alone: primals -> one value per output (None where ``_finisher`` puts it together)."""
+    run, first, last = _aten_only(_with_write_back(spec, forward)), len(spec.mutations), spec.forward_outputs
+    return lambda *primals: tuple(run(*primals)[first:last])
+
+
+# -------------------------------------------------------------------------------------------------------------- outputs
+
+
+def _input(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
+    return primals[out.base]
+
+
+def _view(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
+    base = primals[out.base]
+    if base.requires_grad and not out.requires_grad:
+        base = base.detach()
+    return base.as_strided(out.size, out.stride, base.storage_offset() + out.offset)
+
+
+def _same(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
+    return results[out.base]
+
+
+def _constant(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
+    return out.constant
+
+
+MADE: dict[str, Callable[[OutputSpec, Sequence[Any], Sequence[Any]], Any]] = {"input": _input, "view": _view, "same": _same, "constant": _constant}
+"""How an output that the graph does not return is put together, given the primals and the outputs before it."""
+
+
+def _finisher(spec: JointSpec) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
+    """Fills the places of outputs that are no graph outputs; None where there is no such place."""
+    places = tuple((i, out, MADE[out.kind]) for i, out in enumerate(spec.outputs) if out.kind != "tensor")
+    if not places:
+        return None
+
+    def finish(primals: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        results = list(outputs)
+        for i, out, make in places:
+            results[i] = make(out, primals, results)
+        return tuple(results)
+
+    return finish
+
+
+# ------------------------------------------------------------------------------------------------------------- backward
+
+
+def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tangents: Sequence[Tensor]) -> Callable[..., Any]:
+    """``apply`` of a ``torch.autograd.Function`` made for this spec: primals -> outputs, differentiable."""
+    run_forward, run_backward = _with_write_back(spec, forward), _aten_only(backward)
+    first, last, needs = len(spec.mutations), spec.forward_outputs, spec.needs_grad
+    tangent_outputs = spec.tangents
+    constant = tuple(i for i, out in enumerate(spec.outputs) if out.kind == "tensor" and i not in spec.tangents)
+    expected = [_Layout(t) for t in tangents]
+    with_autocast_off = torch._C._DisableAutocast
+
+    class CompiledFunction(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *primals: Any) -> Any:
+            if torch._C._is_any_autocast_enabled():
+                with with_autocast_off():
+                    results = run_forward(*primals)
+            else:
+                results = run_forward(*primals)
+            outputs = tuple(results[first:last])
+            ctx.save_for_backward(*results[last : last + n_saved])
+            ctx.set_materialize_grads(False)
+            if constant:
+                ctx.mark_non_differentiable(*[outputs[i] for i in constant])
+            if not expected:  # the same at every call: the graph is made for fixed sizes
+                expected[:] = [_Layout(outputs[i]) for i in tangent_outputs]
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            given = [grads[i] for i in tangent_outputs]
+            if all(g is None for g in given):
+                return (None,) * len(needs)
+            saved = ctx.saved_tensors
+            gradients = run_backward(*saved, *[layout.of(g) for layout, g in zip(expected, given, strict=True)])
+            if ctx.needs_input_grad != needs:
+                gradients = [g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad, strict=True)]
+            return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients)
+
+    # Function.apply first looks for functorch transforms; guards refuse such inputs before they get here
+    return super(torch.autograd.Function, CompiledFunction).apply
+
+
+class _Layout:
+    """What the backward expects of a tangent, and how to give it that."""
+
+    __slots__ = ("device", "dtype", "size", "stride")
+
+    def __init__(self, like: Tensor) -> None:
+        self.size, self.dtype, self.device = tuple(like.shape), like.dtype, like.device
+        self.stride = like.stride() if _is_dense(like) else torch.empty(self.size, device="meta").stride()
+
+    def of(self, grad: Tensor | None) -> Tensor:
+        if grad is not None and grad.layout is torch.strided and grad.stride() == self.stride and not grad.is_neg() and not grad.is_conj():
+            return grad
+        with torch.no_grad():
+            made = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
+            return made.zero_() if grad is None else made.copy_(grad if grad.layout is torch.strided else grad.to_dense())
+
+
+def _is_dense(value: Tensor) -> bool:
+    """Neither gaps nor overlaps: the strides are those of a contiguous tensor, in some order of the dimensions."""
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(value.stride(), value.shape, strict=True) if n != 1):
+        if stride != expected:
+            return value.numel() == 0
+        expected *= size
+    return True
+
+
+def _refuse_to_go_on(gradients: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradients, tied to an autograd node that raises: right as numbers, an error when differentiated."""
+    tied = [i for i, g in enumerate(gradients) if g is not None]
+    error = torch._C._functions.DelayedError(DOUBLE_BACKWARD, len(tied))
+    made = error(*[gradients[i].detach().requires_grad_() for i in tied])
+    results: list[Any] = list(gradients)
+    for i, g in zip(tied, made if isinstance(made, tuple) else (made,), strict=True):
+        results[i] = g
+    return tuple(results)
