@@ -170,7 +170,7 @@ class _Joint:
     def enter(self, node: fx.Node) -> None:
         """From here on, what is recorded and the autograd nodes that are made belong to ``node``."""
         self.current = node
-        self.starts.append(torch._C._autograd._get_sequence_nr())
+        self.starts.append(torch.autograd._get_sequence_nr())  # pyright: ignore[reportPrivateImportUsage]
         self.origins.append(node)
 
     def mutations(self, by_storage: dict[Any, list[int]]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ tensor subclasses.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
+from .schemas import written_args
 
 aten = torch.ops.aten
 
@@ -248,14 +249,6 @@ def is_dense(value: Tensor) -> bool:
             return value.numel() == 0
         expected *= size
     return True
-
-
-def written_args(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """The tensors that ``func``'s schema says it writes to, lists of them flattened."""
-    for i, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[i] if i < len(args) else kwargs.get(argument.name)
-            yield from value if isinstance(value, (list, tuple)) else () if value is None else (value,)
 
 
 def _is_composite(func: OpOverload) -> bool:

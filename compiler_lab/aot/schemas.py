@@ -1,0 +1,91 @@
+"""What operator schemas tell: what is written, what is a view, and which operator computes the same without writing.
+
+In: an ``OpOverload``. Its schema annotates arguments and results: ``(a!)`` is written to, ``(a)`` shares memory.
+PyTorch's counterpart: ``torchgen/gen_functionalization_type.py`` and ``torchgen/native_function_generation.py``, which make the
+functional twins that are looked up here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._ops import OpOverload, OpOverloadPacket
+
+aten = torch.ops.aten
+
+NAMED_TWINS: dict[OpOverload, OpOverload] = {
+    aten.normal_.default: aten.normal_functional.default,
+    aten.__iand__.Tensor: aten.bitwise_and.Tensor,
+    aten.__iand__.Scalar: aten.bitwise_and.Scalar,
+    aten.__ior__.Tensor: aten.bitwise_or.Tensor,
+    aten.__ior__.Scalar: aten.bitwise_or.Scalar,
+    aten.__ixor__.Tensor: aten.bitwise_xor.Tensor,
+    aten.__ixor__.Scalar: aten.bitwise_xor.Scalar,
+    aten.__ilshift__.Tensor: aten.bitwise_left_shift.Tensor,
+    aten.__ilshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
+    aten.__irshift__.Tensor: aten.bitwise_right_shift.Tensor,
+    aten.__irshift__.Scalar: aten.bitwise_right_shift.Tensor_Scalar,
+}
+"""Twins that the rule of names does not find."""
+
+
+@cache
+def functional_twin(op: OpOverload) -> OpOverload | None:
+    """The operator that returns what ``op`` writes: of the same name without ``_`` (or with ``_functional``), and the same arguments.
+
+    An argument that is only written (``out``) is not among them.
+    """
+    if op in NAMED_TWINS:
+        return NAMED_TWINS[op]
+    namespace = getattr(torch.ops, op.namespace)
+    name = op._opname
+    outs = {a.name for a in op._schema.arguments if a.is_out}
+    wanted = [(a.name, str(a.type)) for a in op._schema.arguments if a.name not in outs]
+    for candidate in dict.fromkeys((name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional")):
+        packet = getattr(namespace, candidate, None)
+        if not isinstance(packet, OpOverloadPacket):
+            continue
+        overloads = sorted(packet.overloads(), key=lambda o: o != op._overloadname)
+        for overload in (getattr(packet, o) for o in overloads):
+            if not overload._schema.is_mutable and [(a.name, str(a.type)) for a in overload._schema.arguments] == wanted:
+                return overload
+    return None
+
+
+def bound(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every argument of a call by name, defaults filled in."""
+    result: dict[str, Any] = {}
+    for i, a in enumerate(op._schema.arguments):
+        result[a.name] = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+    return result
+
+
+def written_args(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """The tensors that ``op`` says it writes to, lists of them flattened."""
+    arguments = bound(op, args, kwargs)
+    for name in written_names(op):
+        value = arguments[name]
+        yield from value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+
+
+@cache
+def written_names(op: OpOverload) -> tuple[str, ...]:
+    return tuple(a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+@cache
+def is_view(op: Any) -> bool:
+    """True where a result shares the memory of an argument and nothing is written."""
+    return isinstance(op, OpOverload) and not op._schema.is_mutable and any(r.alias_info is not None for r in op._schema.returns)
+
+
+def memory_of(node: fx.Node) -> fx.Node:
+    """The node that made the memory ``node`` is a view of."""
+    while is_view(node.target) or (node.target is operator.getitem and is_view(node.all_input_nodes[0].target)):
+        node = node.all_input_nodes[0]
+    return node
