@@ -34,4 +34,4 @@ class Kernel:
     nodes: tuple[str, ...]
 
 
-ERRORS = {1: "index out of range", 2: "out of memory"}
+ERRORS = {1: "index out of range", 2: "out of memory", 3: "integer division by zero"}

@@ -1,0 +1,108 @@
+"""``Kernels``: C++ source and the wrapper that calls it, as an artifact.
+
+In: what ``generate`` wrote for a ``Schedule``. Out: the value the runtime builds. Its items are the kernels, each line of them and each
+line of the wrapper, with the loop nodes they come from. ``run`` interprets the schedule: the built program is the runtime's.
+PyTorch's counterpart: ``output_code.py`` as ``TORCH_LOGS=output_code`` prints it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.artifact import Artifact, Decision, Item
+from ..core.errors import InvalidIR
+from ..scheduling.artifact import Schedule
+from .ir import Kernel, Line
+
+REASONS: dict[str, str] = {
+    "too_little_work": "elements * (1 + 4 * expensive ops) is below what starting the threads costs",
+    "many_rows": "threads share the outer loops: there are enough iterations",
+    "few_rows": "threads share the sweeps: there are too few outer iterations to go round",
+    "one_dimension": "threads share the only loop",
+    "one_iteration": "there is one iteration of the outer loops, and its sweeps are short",
+}
+"""Why a kernel's loops are shared between threads as they are."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Kernels(Artifact):
+    """``source``: one C++ translation unit that includes ``lab_math.h``. ``wrapper``: Python that defines ``make(functions, ops, constants, torch)``."""
+
+    stage: str
+    schedule: Schedule
+    source: str
+    lines: tuple[Line, ...]
+    kernels: tuple[Kernel, ...]
+    wrapper: str
+    wrapper_lines: tuple[Line, ...]
+    decisions: tuple[Decision, ...] = ()
+
+    def text(self) -> str:
+        return f"{self.source}\n# ---- wrapper ----\n{self.wrapper}"
+
+    def line_id(self, line: Line) -> str:
+        """``codegen.forward/k0:L12``; lines outside kernels belong to "source"."""
+        owner = next((k.name for k in self.kernels if k.first <= line.number <= k.last), "source")
+        return f"{self.stage}/{owner}:L{line.number}"
+
+    def items(self) -> tuple[Item, ...]:
+        found: list[Item] = []
+        for k in self.kernels:
+            parents = tuple(f"{self.schedule.stage}/{n}" for n in (k.name,))
+            stack = next((line.stack for line in self.lines[k.first - 1 : k.last] if line.stack), ())
+            found.append(
+                Item(
+                    f"{self.stage}/{k.name}",
+                    "kernel",
+                    f"int {k.name}({', '.join(k.args)})",
+                    parents,
+                    stack,
+                    {"nodes": list(k.nodes), "first": k.first, "last": k.last},
+                )
+            )
+        found += [Item(self.line_id(n), "line", n.text, n.parents, n.stack, {"number": n.number}) for n in self.lines if n.text]
+        found += [Item(f"{self.stage}/wrapper:L{n.number}", "wrapper", n.text, n.parents, n.stack, {"number": n.number}) for n in self.wrapper_lines if n.text]
+        return tuple(found)
+
+    def check(self) -> None:
+        for lines, text, what in ((self.lines, self.source, "source"), (self.wrapper_lines, self.wrapper, "wrapper")):
+            if "".join(f"{n.text}\n" for n in lines) != text or any(n.number != i for i, n in enumerate(lines, 1)):
+                raise InvalidIR(f"{self.stage}: the lines are not those of the {what}")
+        names = [k.name for k in self.kernels]
+        if len(set(names)) != len(names):
+            raise InvalidIR(f"{self.stage}: two kernels have one name", why=", ".join(names))
+        for k in self.kernels:
+            self._check_kernel(k)
+
+    def _check_kernel(self, k: Kernel) -> None:
+        if len(set(k.args)) != len(k.args):
+            raise InvalidIR(f"{self.stage}/{k.name} takes one buffer twice", why=", ".join(k.args))
+        depth = 0
+        for line in self.lines[k.first - 1 : k.last]:
+            code = bare(line.text)
+            depth += code.count("{") - code.count("}")
+            if is_statement(code) and not line.parents:
+                raise InvalidIR(f"{self.line_id(line)} comes from nothing: {code}", why="every statement names the nodes it comes from")
+        if depth != 0:
+            raise InvalidIR(f"{self.stage}/{k.name}: its braces do not match")
+
+    def run(self, *args: Any) -> Any:
+        """Interprets the schedule: text cannot run. The built program, ``build(kernels)``, is compared with this."""
+        return self.schedule.run(*args)
+
+
+def bare(text: str) -> str:
+    """A line without its comment and indentation."""
+    return re.sub(r"//.*$", "", text).strip()
+
+
+def is_statement(code: str) -> bool:
+    """True for what computes or declares; false for braces, loop heads, pragmas and returns of the kernel."""
+    return code.endswith(";") and not code.startswith("return ")
+
+
+def statements(lines: Iterable[Line]) -> tuple[Line, ...]:
+    return tuple(n for n in lines if is_statement(bare(n.text)))

@@ -1,0 +1,182 @@
+"""``generate``: a schedule becomes one C++ translation unit and the Python that calls it.
+
+In: a ``Schedule``. Out: ``Kernels``. Each ``LoopGroup`` is one function ``int k0(void* const* args)``: pointers once, then loops after the
+group's shape; it returns 0 or an error code of ``ir.ERRORS``. Extern groups are calls in the wrapper.
+Always holds: no torch header; every statement on a line of its own, with the nodes it comes from; no wild read whatever an index holds.
+PyTorch's counterpart: ``CppScheduling`` and ``KernelGroup`` in ``torch/_inductor/codegen/cpp.py``. Left out: devices other than CPU,
+tiles for transposed reads, vector code for loops whose last variable is short.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from ..core.artifact import Decision
+from ..core.errors import Unsupported
+from ..lowering import ops
+from ..lowering.ir import BufferSpec
+from ..scheduling.artifact import Schedule
+from ..scheduling.ir import LoopGroup
+from .artifact import Kernels
+from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies
+from .cpp_columns import columns, strip_width, strips
+from .cpp_loops import LONG, THREADS, KernelCode, Mode, numel, plain_sweep, proper
+from .cpp_ops import compute_type
+from .cpp_reduce import HELPERS
+from .cpp_rows import rows
+from .emit import Emitter
+from .ir import ERRORS, Kernel
+from .math_table import STORAGE
+from .wrapper import write_wrapper
+
+WORTH_THREADS = 32768
+"""Below so many elementary operations a kernel stays on the calling thread: starting the others takes 5 to 10 microseconds."""
+EXPENSIVE_WEIGHT = 4
+FEW_ROWS = 16
+
+SCRATCH = """\
+template <class T> struct Scratch {  // memory of one call
+  T* data;
+  explicit Scratch(int64_t n) : data((T*)aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64)) {}
+  ~Scratch() { free(data); }
+};"""
+
+RESERVED = re.compile(r"[a-z]\d*|[a-z]+\d+_at|(lanes|total|parts|best)\d+|at|lane|base|end|strip|count|args")
+
+
+def generate(schedule: Schedule) -> Kernels:
+    """Raises ``Unsupported`` for buffers that are not on the CPU, dtypes and ops without a C++ row."""
+    part = schedule.stage.partition(".")[2]
+    stage = f"codegen.{part}" if part else "codegen"
+    buffers = schedule.program.buffers
+    for spec in buffers.values():
+        if spec.device.type != "cpu":
+            raise Unsupported(f"{spec.name} is on {spec.device}", reason="codegen.device", why="kernels are C++ for the CPU")
+    names = identifiers(buffers)
+    body, decisions, spans = Emitter(), list[Decision](), list[tuple[LoopGroup, tuple[str, ...], int, int]]()
+    for group in schedule.groups:
+        if isinstance(group, LoopGroup):
+            first = len(body.lines) + 2
+            args, decision = _kernel(body, schedule, group, names, f"{stage}/{group.name}")
+            decisions.append(decision)
+            spans.append((group, args, first, len(body.lines)))
+    source = Emitter()
+    _prelude(source, stage, len(spans), body.text())
+    head = len(source.lines)
+    for line in body.lines:
+        source.line(line.text, line.parents, line.stack)
+    kernels = tuple(Kernel(g.name, args, head + first, head + last, tuple(n.name for n in g.nodes)) for g, args, first, last in spans)
+    wrapper = write_wrapper(schedule, kernels, names)
+    return Kernels(
+        stage=stage, schedule=schedule, source=source.text(), lines=tuple(source.lines), kernels=kernels,
+        wrapper=wrapper.text(), wrapper_lines=tuple(wrapper.lines), decisions=tuple(decisions),
+    )  # fmt: skip
+
+
+def identifiers(buffers: Mapping[str, BufferSpec]) -> dict[str, str]:
+    """A name in C++ and in Python for each buffer: its own where nothing else is called so, otherwise ``in_x``."""
+    found: dict[str, str] = {}
+    for name in buffers:
+        plain = re.sub(r"\W", "_", name)
+        if not re.fullmatch(r"buf\d+(_\d+)?", plain) or RESERVED.fullmatch(plain):
+            plain = f"in_{plain}"
+        while plain in found.values():
+            plain += "_"
+        found[name] = plain
+    return found
+
+
+def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
+    """Includes, and of the helpers those that ``body`` calls."""
+    e.line(f"// {stage}: {count} kernel{'' if count == 1 else 's'}")
+    for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"'):
+        e.line(f"#include {include}")
+    for name, text in {**HELPERS, "Scratch": SCRATCH}.items():
+        if re.search(rf"\b{name}\b", body):
+            e.line()
+            for line in text.split("\n"):
+                e.line(line)
+
+
+def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str, str], where: str) -> tuple[tuple[str, ...], Decision]:
+    """Writes one function; gives its arguments and how its loops are shared."""
+    buffers = schedule.program.buffers
+    ids = {n.name: f"{schedule.stage}/{group.name}/{n.name}" for n in group.nodes}
+    reads, writes = arguments(group)
+    mode, reason, facts = sharing(group)
+    bodies = Bodies(group, buffers, {b: names[b] for b in (*reads, *writes)}, ids)
+    empty = numel(group.outer) == 0
+    k = KernelCode(e, group, bodies, [], mode)
+    if group.shape == "column":
+        bodies.width = strip_width(k)
+    k.phases = [] if empty else [bodies.phase(p) for p in group.phases]
+    every = [s for p in k.phases for s in (*p.sweep, *p.after)]
+    e.line()
+    origins = ", ".join(dict.fromkeys(n.origin or n.name for n in group.nodes))
+    with e.block(f'extern "C" int {group.name}(void* const* args) {{  // {group.shape}: {origins}', k.parents):
+        if bodies.doomed:
+            e.line("return 1;  // indexes into nothing", k.parents)
+        elif not empty:
+            _pointers(e, group, reads, writes, buffers, names, ids)
+            set_flags = [f for f in (BAD_INDEX, ZERO_DIVISION) if any(s.flag == f for s in every)]
+            if bodies.rows and (mode == "outer" or bodies.column):
+                set_flags.append(NO_MEMORY)
+            for flag in set_flags:
+                e.line(f"int {flag} = 0;", k.parents)
+            SHAPES[group.shape](k)
+            codes = {BAD_INDEX: 1, NO_MEMORY: 2, ZERO_DIVISION: 3}
+            for flag in set_flags:
+                e.line(f"if ({flag}) return {codes[flag]};  // {ERRORS[codes[flag]]}", k.parents)
+        e.line("return 0;")
+    return (*reads, *writes), Decision("parallel", (where,), mode, reason, facts)
+
+
+def _pointers(
+    e: Emitter,
+    group: LoopGroup,
+    reads: Sequence[str],
+    writes: Sequence[str],
+    buffers: Mapping[str, BufferSpec],
+    names: Mapping[str, str],
+    ids: Mapping[str, str],
+) -> None:
+    for i, buffer in enumerate((*reads, *writes)):
+        spec = buffers[buffer]
+        compute_type(spec.dtype)
+        const = "const " if i < len(reads) else ""
+        users = [ids[n.name] for n in group.nodes if n.name == buffer or any(b == buffer for b, _ in n.reads())]
+        e.line(f"{const}{STORAGE[spec.dtype]}* __restrict__ {names[buffer]} = ({const}{STORAGE[spec.dtype]}*)args[{i}];", users)
+
+
+def arguments(group: LoopGroup) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Buffers the kernel reads and does not make, and buffers it writes, each in order of first use."""
+    made = {n.name for n in group.nodes}
+    reads = dict.fromkeys(b for p in group.phases for n in p.nodes for b, _ in n.reads() if b not in made)
+    return tuple(reads), tuple(n.name for n in group.nodes if n.name not in group.internal)
+
+
+def sharing(group: LoopGroup) -> tuple[Mode, str, dict[str, int]]:
+    """Which loops threads share, why, and the numbers it was decided on."""
+    outer, inner = numel(group.outer), numel(group.inner)
+    names = [n.target.__name__ for p in group.phases for node in p.nodes for n in node.body.nodes if n.op == "call_function"]  # type: ignore[union-attr]
+    expensive = sum(name in ops.EXPENSIVE for name in names)
+    work = outer * inner * (1 + EXPENSIVE_WEIGHT * expensive)
+    facts = {"elements": outer * inner, "expensive": expensive, "work": work}
+    if work < WORTH_THREADS:
+        return "serial", "too_little_work", facts
+    if group.shape == "pointwise":
+        return "outer", "one_dimension" if len(proper(group.outer)) == 1 else "many_rows", facts
+    column = group.shape == "column"
+    shares = outer // group.outer[-1].size * strips(group) if column else outer
+    if shares < FEW_ROWS and inner >= THREADS and (not column or group.outer[-1].size <= LONG):
+        return "inner", "few_rows", facts
+    return ("outer", "many_rows", facts) if shares > 1 else ("serial", "one_iteration", facts)
+
+
+def _pointwise(k: KernelCode) -> None:
+    statements = [s for p in k.phases for s in (*p.sweep, *p.after)]
+    plain_sweep(k.e, statements, k.group.outer, k.mode == "outer")
+
+
+SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows}

@@ -1,0 +1,181 @@
+"""Loop nests: where statements stand, which loop is vector code, which is shared by threads.
+
+In: statements with the variables they depend on. Out: lines. Always holds: a statement stands inside exactly the loops whose variables it
+needs (as far as collapsed loops allow), so what is invariant is computed outside; the innermost loop carries ``omp simd``; every
+loop, pragma and declaration stands on a line of its own, whose parents are the nodes that need it.
+PyTorch's counterpart: ``LoopNest`` in ``torch/_inductor/codegen/cpp.py``. Rows are in ``cpp_rows.py``, columns in ``cpp_columns.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+from ..lowering.index import Var
+from ..scheduling.ir import LoopGroup
+from .cpp_body import Bodies, PhaseCode, Statement
+from .cpp_reduce import ADDS, Reduction
+from .emit import Emitter
+
+Mode = Literal["serial", "outer", "inner"]
+
+THREADS = 64
+"""At least so many iterations are shared out; with fewer, threads share the next loop inside."""
+LONG = 4096
+"""A loop of so many elements is worth sharing between threads by itself."""
+STACK_BYTES = 256 * 1024
+"""Scratch beyond this is allocated."""
+
+
+@dataclass
+class KernelCode:
+    """One kernel being written. ``mode``: which loops threads share: those over outer, those over inner, none."""
+
+    e: Emitter
+    group: LoopGroup
+    bodies: Bodies
+    phases: list[PhaseCode]
+    mode: Mode
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return tuple(self.bodies.ids[n.name] for n in self.group.nodes)
+
+
+def numel(variables: Iterable[Var]) -> int:
+    return math.prod(v.size for v in variables)
+
+
+def proper(variables: Iterable[Var]) -> tuple[Var, ...]:
+    """Without those of size 1, which no index mentions."""
+    return tuple(v for v in variables if v.size != 1)
+
+
+def place(statements: Sequence[Statement], order: Sequence[Var], allowed: Sequence[int] | None = None) -> list[list[Statement]]:
+    """Statements by depth: 0 outside the loops of ``order``, k just inside the k-th; rounded up to ``allowed`` depths."""
+    levels: list[list[Statement]] = [[] for _ in range(len(order) + 1)]
+    for s in statements:
+        depth = max((d for d, v in enumerate(order, 1) if v.name in s.variables), default=0)
+        if allowed is not None:
+            depth = min(d for d in allowed if d >= depth)
+        levels[depth].append(s)
+    return levels
+
+
+def emit(e: Emitter, statements: Iterable[Statement]) -> None:
+    for s in statements:
+        e.line(s.text, s.parents, s.stack)
+
+
+def parents_of(statements: Iterable[Statement], reductions: Iterable[Reduction] = ()) -> tuple[str, ...]:
+    found = dict.fromkeys(p for s in statements for p in s.parents)
+    return tuple(found | dict.fromkeys(p for r in reductions for p in r.parents))
+
+
+def flags(statements: Iterable[Statement]) -> str:
+    """The clause that joins the error flags which threads and lanes set."""
+    names = sorted({s.flag for s in statements if s.flag})
+    return f" reduction(|:{', '.join(names)})" if names else ""
+
+
+def loop(variable: str, stop: int | str, start: int | str = 0, step: int = 1) -> str:
+    advance = f"{variable}++" if step == 1 else f"{variable} += {step}"
+    return f"for (int64_t {variable} = {start}; {variable} < {stop}; {advance})" + " {"
+
+
+def nest(e: Emitter, stack: ExitStack, variables: Sequence[Var], levels: Sequence[list[Statement]], parents: tuple[str, ...]) -> None:
+    """Opens a loop over each variable, with the statements of ``levels[k]`` just inside the k-th."""
+    for v, level in zip(variables, levels, strict=True):
+        stack.enter_context(e.block(loop(v.name, v.size), parents))
+        emit(e, level)
+
+
+def plain_sweep(e: Emitter, statements: Sequence[Statement], variables: Sequence[Var], parallel: bool) -> None:
+    """Loops over all of ``variables`` without a reduction, the last one as vector code."""
+    order, parents, clause = proper(variables), parents_of(statements), flags(statements)
+    if not order:
+        return emit(e, statements)
+    *rest, last = order
+    split = parallel and bool(rest) and numel(rest) < THREADS and last.size >= LONG
+    collapse = parallel and not split and bool(rest)
+    levels = place(statements, order, (0, len(rest), len(order)) if collapse else None)
+    emit(e, levels[0])
+    with ExitStack() as stack:
+        if split:
+            e.line(f"#pragma omp parallel{clause}", parents)
+            stack.enter_context(e.block("{"))
+        elif collapse:
+            e.line(f"#pragma omp parallel for{f' collapse({len(rest)})' if len(rest) > 1 else ''}{clause}", parents)
+        nest(e, stack, rest, levels[1 : len(order)], parents)
+        innermost = parents_of(levels[-1])
+        e.line(
+            f"#pragma omp {'for simd nowait' if split else 'parallel for simd' if parallel and not rest else 'simd'}{flags(levels[-1]) if not split else ''}",
+            innermost,
+        )
+        with e.block(loop(last.name, last.size), innermost):
+            emit(e, levels[-1])
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a reduced space is cut: loops over ``outside``, blocks of ``step`` along ``split``, and whole loops over ``inside`` in a block.
+
+    A block adds at most ``ADDS`` elements to each lane. ``width`` lanes lie along the last variable.
+    """
+
+    outside: tuple[Var, ...]
+    split: Var | None
+    step: int
+    inside: tuple[Var, ...]
+    width: int
+
+    @property
+    def single(self) -> bool:
+        return not self.outside and self.split is None
+
+    @property
+    def blocks(self) -> int:
+        return numel(self.outside) * (-(-self.split.size // self.step) if self.split else 1)
+
+    def block_index(self) -> str:
+        """The number of the block at hand, from the loop variables."""
+        text = "0"
+        for v in self.outside:
+            text = v.name if text == "0" else f"({text}) * {v.size} + {v.name}"
+        if self.split:
+            count = -(-self.split.size // self.step)
+            text = f"base / {self.step}" if text == "0" else f"({text}) * {count} + base / {self.step}"
+        return text
+
+
+def tile(inner: Sequence[Var], width: int) -> Tile:
+    """Cuts ``inner`` (sizes above 1) into blocks; ``width`` 1 means that lanes lie elsewhere."""
+    adds, k = 1, len(inner)
+    while k > 0:
+        v = inner[k - 1]
+        each = -(-v.size // width) if k == len(inner) else v.size
+        if adds * each > ADDS:
+            step = max(1, ADDS // adds) * (width if k == len(inner) else 1)
+            if step == 1:
+                return Tile(tuple(inner[:k]), None, 1, tuple(inner[k:]), width)
+            return Tile(tuple(inner[: k - 1]), inner[k - 1], step, tuple(inner[k:]), width)
+        adds, k = adds * each, k - 1
+    return Tile((), None, 1, tuple(inner), width)
+
+
+def open_blocks(e: Emitter, stack: ExitStack, t: Tile, levels: Sequence[list[Statement]], parents: tuple[str, ...]) -> None:
+    """The loops outside a block: over ``outside``, then over blocks of ``split`` as ``[base, end)``."""
+    nest(e, stack, t.outside, levels, parents)
+    if t.split is not None:
+        size = t.split.size
+        stack.enter_context(e.block(loop("base", size, step=t.step), parents))
+        end = f"base + {t.step}" if size % t.step == 0 else f"base + {t.step} < {size} ? base + {t.step} : {size}"
+        e.line(f"const int64_t end = {end};", parents)
+
+
+def block_bounds(t: Tile, v: Var) -> tuple[str, str]:
+    """First and last-plus-one value of ``v`` within a block."""
+    return ("base", "end") if v == t.split else ("0", str(v.size))

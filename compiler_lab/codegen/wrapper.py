@@ -1,0 +1,292 @@
+"""The wrapper: Python that calls kernels and aten operators in order, over one arena of intermediates.
+
+In: a ``Schedule``, its kernels and a Python name for each buffer. Out: the text of ``make(functions, ops, constants, torch)``, which returns a
+callable over the graph's inputs. Everything that is the same in each call is done in ``make``. What a call must have for itself (the
+arena, views of it for aten calls, an array of pointers for each kernel) is taken from a stack and put back, so calls may overlap.
+Always holds: outputs are fresh memory; a result of aten whose strides are not those the kernels were made for is copied into them.
+PyTorch's counterpart: ``torch/_inductor/codegen/wrapper.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..core.errors import Unsupported
+from ..core.provenance import Stack, own_location
+from ..lowering.ir import BufferSpec, ExternNode, TensorView
+from ..scheduling.artifact import Schedule
+from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
+from .emit import Emitter
+from .ir import Kernel
+
+FAIL = '''\
+def fail(code):
+    """Raises what aten raises where a kernel found this."""
+    if code == 1:
+        raise IndexError("index out of range in self")
+    if code == 2:
+        raise MemoryError("a kernel could not allocate its scratch memory")
+    raise RuntimeError("ZeroDivisionError")'''
+
+IN_LAYOUT = '''\
+def in_layout(value, size, stride, torch):
+    """A copy with the strides that the kernels were made for."""
+    return torch.empty_strided(size, stride, dtype=value.dtype, device=value.device).copy_(value)'''
+
+FLATTEN = '''\
+def flatten(results):
+    """The tensors of a call whose results are lists."""
+    return [t for r in results for t in (r if isinstance(r, (tuple, list)) else (r,))]'''
+
+
+def write_wrapper(schedule: Schedule, kernels: Sequence[Kernel], names: Mapping[str, str]) -> Emitter:
+    """``names``: a Python name for each buffer; ``kernels`` in the order of the schedule's loop groups."""
+    return _Wrapper(schedule, kernels, names).write()
+
+
+class _Wrapper:
+    def __init__(self, schedule: Schedule, kernels: Sequence[Kernel], names: Mapping[str, str]) -> None:
+        self.schedule, self.program, self.names = schedule, schedule.program, names
+        self.kernels = {k.name: k for k in kernels}
+        self.e = Emitter("    ")
+        self.slots = {s.buffer.name: s for s in schedule.plan.slots}
+        self.inputs = {s.name for s in self.program.inputs}
+        self.views: dict[str, tuple[TensorView, str]] = {}  # state views for aten calls: Python name -> view of an arena buffer
+        self.outputs = [o for o in self.program.outputs if isinstance(o, TensorView)]
+        self.kept = {o.buffer for o in self.outputs}
+        self.last_use = self._last_uses()
+        self.prepared = [self._extern(g) if isinstance(g, ExternGroup) else None for g in schedule.groups]
+
+    def _last_uses(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for i, group in enumerate(self.schedule.groups):
+            used = self.kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in _views(group.node)]
+            found.update(dict.fromkeys(used, i))
+        return found
+
+    def static(self, buffer: str) -> bool:
+        """True where the buffer's address is the same in every call with one state."""
+        return buffer in self.slots or buffer in self.program.constants
+
+    # ---- the text ----
+
+    def write(self) -> Emitter:
+        e = self.e
+        e.line('"""Calls the kernels and aten operators of one graph, in order."""')
+        e.line()
+        e.line("from ctypes import addressof, c_void_p")
+        calls = [c for c in self.prepared if c]
+        flatten = any(c.startswith("flatten") for _, c in calls)
+        for text in (FAIL, IN_LAYOUT, *([FLATTEN] if flatten else [])):
+            e.line()
+            e.line()
+            for line in text.split("\n"):
+                e.line(line)
+        e.line()
+        e.line()
+        with e.block("def make(functions, ops, constants, torch):", end=""):
+            self._bindings()
+            self._state()
+            self._call()
+            e.line("return call")
+        return e
+
+    def _bindings(self) -> None:
+        e = self.e
+        e.line("empty_strided, as_strided = torch._C._dynamo.guards._empty_strided_cpu, torch.as_strided")
+        for k in self.kernels.values():
+            e.line(f'{k.name} = functions["{k.name}"]')
+        for target in dict.fromkeys(self._target(g) for g in self.schedule.groups if isinstance(g, ExternGroup)):
+            e.line(f"{_op_name(target)} = " + (f'ops["{target}"]' if target not in OUT_VARIANTS.values() else f"torch.ops.{target}"))
+        for name in self.program.constants:
+            e.line(f'{self.names[name]} = constants["{name}"]')
+        e.line()
+
+    def _target(self, group: ExternGroup) -> torch._ops.OpOverload:
+        target = group.node.target
+        return OUT_VARIANTS[target] if self._into_arena(group.node) else target
+
+    def _into_arena(self, node: ExternNode) -> bool:
+        return node.target in OUT_VARIANTS and any(s is not None and s.name in self.slots for s in node.outputs)
+
+    def _state(self) -> None:
+        """What one call has for itself: ``state()`` makes it, in the order in which ``call`` unpacks it."""
+        e, size = self.e, max(self.schedule.plan.arena_bytes, 64)
+        with e.block("def state():", end=""):
+            e.line('"""Memory of one call: the arena, views of it, and the pointers of each kernel."""')
+            e.line(f'arena = torch.empty({-(-size // 64) * 64}, dtype=torch.uint8, device="cpu")')
+            e.line("start = arena.data_ptr()")
+            for name, (view, origin) in self.views.items():
+                slot = self.slots[view.buffer]
+                offset = slot.offset // view.dtype.itemsize + view.offset
+                e.line(f"{name} = as_strided(arena.view({view.dtype}), {view.size}, {view.stride}, {offset})  # {origin}")
+            for k in self.kernels.values():
+                addresses = ", ".join(self._address(b) for b in k.args)
+                e.line(f"{k.name}_args = (c_void_p * {len(k.args)})({addresses})")
+            e.line(f"return {', '.join(self._members())}")
+        e.line()
+        e.line("free = []")
+        e.line()
+
+    def _members(self) -> list[str]:
+        return ["arena", *self.views, *(f"{k}_args" for k in self.kernels), *(f"addressof({k}_args)" for k in self.kernels)]
+
+    def _address(self, buffer: str) -> str:
+        if buffer in self.slots:
+            return f"start + {self.slots[buffer].offset}"
+        return f"{self.names[buffer]}.data_ptr()" if buffer in self.program.constants else "0"
+
+    def _call(self) -> None:
+        e = self.e
+        with e.block(f"def call({', '.join(self.names[s.name] for s in self.program.inputs)}):", end=""):
+            with e.block("try:", end=""):
+                e.line("mine = free.pop()")
+            with e.block("except IndexError:", end=""):
+                e.line("mine = state()")
+            with e.block("try:", end=""):
+                e.line(f"{', '.join([*self._members()[: 1 + len(self.views) + len(self.kernels)], *(f'{k}_at' for k in self.kernels)])} = mine")
+                for i, group in enumerate(self.schedule.groups):
+                    if isinstance(group, LoopGroup):
+                        self._kernel(group)
+                    else:
+                        self._aten(group, i)
+                    self._release(i, group)
+                self._return()
+            with e.block("finally:", end=""):
+                e.line("free.append(mine)")
+        e.line()
+
+    def _kernel(self, group: LoopGroup) -> None:
+        e, k = self.e, self.kernels[group.name]
+        parents, stack = tuple(f"{self.schedule.stage}/{group.name}/{n.name}" for n in group.nodes), group.nodes[0].stack
+        e.line(f"# {', '.join(dict.fromkeys(n.origin or n.name for n in group.nodes))}{_where(stack)}", parents, stack)
+        made = {n.name: n.output for n in group.nodes}
+        for i, buffer in enumerate(k.args):
+            name = self.names[buffer]
+            if buffer in made and not self.static(buffer):
+                e.line(f"{name} = {self._fresh(made[buffer])}", (f"{self.schedule.stage}/{group.name}/{buffer}",), stack)
+            if not self.static(buffer):
+                e.line(f"{group.name}_args[{i}] = {name}.data_ptr()", parents, stack)
+        with e.block(f"if code := {group.name}({group.name}_at):", parents, end=""):
+            e.line("fail(code)", parents, stack)
+
+    def _fresh(self, spec: BufferSpec) -> str:
+        return f"empty_strided({spec.size}, {spec.stride}, {spec.dtype})"
+
+    def _aten(self, group: ExternGroup, i: int) -> None:
+        prepared = self.prepared[i]
+        assert prepared is not None
+        (left, call), node, e = prepared, group.node, self.e
+        parents = tuple(f"{self.schedule.stage}/{group.name}/{s.name}" for s in node.outputs if s is not None)
+        e.line(f"# {node.target}{_where(node.stack)}", parents, node.stack)
+        e.line(f"{left}{call}", parents, node.stack)
+        if self._into_arena(node):
+            return
+        for spec in node.outputs:
+            if spec is not None and (spec.name in self.kept or spec.name in self.last_use):
+                name = self.names[spec.name]
+                with e.block(f"if {name}.stride() != {spec.stride}:", parents, end=""):
+                    e.line(f"{name} = in_layout({name}, {spec.size}, {spec.stride}, torch)", parents, node.stack)
+
+    def _extern(self, group: ExternGroup) -> tuple[str, str]:
+        """("buf3, _ = ", "aten_op(x, 1.0)"): what is assigned and the call."""
+        node = group.node
+        args = [self._argument(a, group) for a in node.args] + [f"{k}={self._argument(v, group)}" for k, v in node.kwargs.items()]
+        if self._into_arena(node):
+            (spec,) = node.outputs
+            assert spec is not None
+            whole = TensorView(spec.name, spec.size, spec.stride, 0, spec.dtype)
+            return "", f"{_op_name(self._target(group))}({', '.join([*args, f'out={self._view(whole)}'])})"
+        call = f"{_op_name(node.target)}({', '.join(args)})"
+        left = [self.names[s.name] if s is not None else "_" for s in node.outputs]
+        if node.single:
+            return f"{left[0]} = ", call
+        lists = any("[]" in str(r.type) or "List" in str(r.type) for r in node.target._schema.returns)
+        call = f"flatten({call})" if lists and len(node.target._schema.returns) > 1 else call
+        return (f"{', '.join(left)}{',' if len(left) == 1 else ''} = " if left else ""), call
+
+    def _argument(self, arg: Any, group: ExternGroup) -> str:
+        if isinstance(arg, TensorView):
+            return self._view(arg)
+        if isinstance(arg, (tuple, list)):
+            inner = ", ".join(self._argument(a, group) for a in arg)
+            return f"[{inner}]" if isinstance(arg, list) else f"({inner}{',' if len(arg) == 1 else ''})"
+        if isinstance(arg, float) and not math.isfinite(arg):
+            return f'float("{arg}")'
+        if arg is None or isinstance(arg, (bool, int, float, str, complex)):
+            return repr(arg)
+        if isinstance(arg, torch.device):
+            return f'torch.device("{arg}")'
+        if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
+            return repr(arg)
+        raise Unsupported(
+            f"{group.node.target} takes a {type(arg).__name__}, which the wrapper cannot write", reason="codegen.argument", where=own_location(group.node.stack)
+        )
+
+    def _view(self, view: TensorView) -> str:
+        """An expression for the tensor: the buffer itself where the view is all of it."""
+        spec, name = self.program.buffers[view.buffer], self.names[view.buffer]
+        if view.dtype != spec.dtype:
+            raise Unsupported(f"{view.buffer} is {spec.dtype} and is read as {view.dtype}", reason="codegen.view_dtype")
+        whole = view.size == spec.size and view.stride == spec.stride and view.offset == 0
+        if view.buffer in self.slots:
+            key = name if whole else next((n for n, (v, _) in self.views.items() if v == view), f"{name}_view{len(self.views)}")
+            self.views.setdefault(key, (view, view.buffer))
+            return key
+        if whole:
+            return name
+        offset = f"{name}.storage_offset() + {view.offset}" if view.offset else f"{name}.storage_offset()"
+        return f"as_strided({name}, {view.size}, {view.stride}, {offset})"
+
+    def _release(self, i: int, group: Any) -> None:
+        """Results of aten calls die after their last use: they are memory outside the arena."""
+        if isinstance(group, ExternGroup) and not self._into_arena(group.node):
+            unused = [s.name for s in group.node.outputs if s is not None and s.name not in self.last_use and s.name not in self.kept]
+        else:
+            unused = []
+        own = {s.name for g in self.schedule.groups[: i + 1] if isinstance(g, ExternGroup) for s in g.node.outputs if s is not None}
+        own |= {n.name for g in self.schedule.groups[: i + 1] if isinstance(g, LoopGroup) for n in g.nodes if n.name not in g.internal}
+        dead = unused + sorted(b for b, last in self.last_use.items() if last == i and b in own and b not in self.slots and b not in self.kept)
+        if dead:
+            self.e.line(f"del {', '.join(self.names[b] for b in dead)}")
+
+    def _return(self) -> None:
+        seen: set[TensorView] = set()
+        texts: list[str] = []
+        for o in self.program.outputs:
+            if not isinstance(o, TensorView):
+                texts.append(f'float("{o}")' if isinstance(o, float) and not math.isfinite(o) else repr(o))
+                continue
+            text = self._view(o)
+            again = o in seen and text == self.names[o.buffer]
+            texts.append(f"as_strided({text}, {o.size}, {o.stride}, {text}.storage_offset())" if again else text)
+            seen.add(o)
+        self.e.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
+
+
+def _views(node: ExternNode) -> list[TensorView]:
+    found: list[TensorView] = []
+
+    def visit(arg: Any) -> None:
+        if isinstance(arg, TensorView):
+            found.append(arg)
+        elif isinstance(arg, (tuple, list)):
+            for a in arg:
+                visit(a)
+
+    visit([*node.args, *node.kwargs.values()])
+    return found
+
+
+def _op_name(target: torch._ops.OpOverload) -> str:
+    return str(target).replace(".default", "").replace(".", "_").replace("::", "_")
+
+
+def _where(stack: Stack) -> str:
+    location = own_location(stack)
+    return f"  {os.path.basename(location.file)}:{location.line}" if location else ""
