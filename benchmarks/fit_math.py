@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from mpmath import mp
 
 mp.dps = 50
@@ -60,7 +59,16 @@ def _atanh(z: Real) -> Real:
 FITS = (
     Fit("exp", "f32", "e^r = 1 + r + r^2 p(r)", _exp, lambda r: abs(r**2 / mp.expm1(r)), -HALF_LN2, HALF_LN2, 4),
     Fit("log", "f32", "log(1 + f) = f - f^2 / 2 + f^3 p(f)", _log, lambda f: f**3 / mp.log1p(f), 1 / ROOT - 1, ROOT - 1, 7),
-    Fit("erf", "f32", "erf(x) = x + x p(x^2), |x| < 1", lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), mp.mpf(0), mp.mpf(1), 6),
+    Fit(
+        "erf",
+        "f32",
+        "erf(x) = x + x p(x^2), |x| < 1",
+        lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
+        lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)),
+        mp.mpf(0),
+        mp.mpf(1),
+        6,
+    ),
     Fit("log_erfc", "f32", "erf(x) = 1 - e^p(x), 1 <= x <= 4", lambda x: mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), mp.mpf(1), mp.mpf(4), 6),
     Fit("exp", "f64", "e^r = 1 + r + r^2 p(r)", _exp, lambda r: abs(r**2 / mp.expm1(r)), -HALF_LN2, HALF_LN2, 10),
     Fit("log", "f64", "log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s^2", _atanh, lambda z: z / 2, mp.mpf(0), ((ROOT - 1) / (ROOT + 1)) ** 2, 6),
@@ -142,7 +150,7 @@ def function(fit: Fit) -> list[str]:
     sample = [fit.low + width * (i + mp.mpf("0.5")) / 997 for i in range(997)]
     worst = max(abs(fit.weight(t) * (evaluate(coefficients, t) - fit.function(t))) for t in sample)
     lines = [f"// {fit.what}; off by at most {float(worst * mp.mpf(2) ** BITS[fit.kind]):.2g} units in the last place, evaluated exactly"]
-    lines += [f"static inline {ctype} vm_poly_{fit.name}_{fit.kind}({ctype} t) {{", f"  {ctype} p = {literal(coefficients[-1], fit.kind)};"]
+    lines += [f"LAB_INLINE {ctype} vm_poly_{fit.name}_{fit.kind}({ctype} t) {{", f"  {ctype} p = {literal(coefficients[-1], fit.kind)};"]
     lines += [f"  p = vm_fma_{fit.kind}(p, t, {literal(c, fit.kind)});" for c in coefficients[-2::-1]]
     return [*lines, "  return p;", "}"]
 

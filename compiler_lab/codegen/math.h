@@ -3,20 +3,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// inlined whatever the size: a call in a loop is a loop that does not vectorise
+#define LAB_INLINE static inline __attribute__((always_inline))
 #define LAB_INF __builtin_inff()
 #define LAB_NAN __builtin_nanf("")
 
 // ---- bits, and a * b + c: rounded once where the processor can; elsewhere a call to libm would keep loops from vectorising ----
-static inline uint32_t lab_bits_f32(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
-static inline uint64_t lab_bits_f64(double f) { uint64_t u; __builtin_memcpy(&u, &f, 8); return u; }
-static inline float lab_f32_bits(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
-static inline double lab_f64_bits(uint64_t u) { double f; __builtin_memcpy(&f, &u, 8); return f; }
+LAB_INLINE uint32_t lab_bits_f32(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+LAB_INLINE uint64_t lab_bits_f64(double f) { uint64_t u; __builtin_memcpy(&u, &f, 8); return u; }
+LAB_INLINE float lab_f32_bits(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
+LAB_INLINE double lab_f64_bits(uint64_t u) { double f; __builtin_memcpy(&f, &u, 8); return f; }
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
-static inline float vm_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-static inline double vm_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+LAB_INLINE float vm_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+LAB_INLINE double vm_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
-static inline float vm_fma_f32(float a, float b, float c) { return a * b + c; }
-static inline double vm_fma_f64(double a, double b, double c) { return a * b + c; }
+LAB_INLINE float vm_fma_f32(float a, float b, float c) { return a * b + c; }
+LAB_INLINE double vm_fma_f64(double a, double b, double c) { return a * b + c; }
 #endif
 
 // ---- fitted by benchmarks/fit_math.py: begin ----
@@ -29,7 +31,7 @@ static constexpr double VM_LN2_HI_F64 = 0x1.62e42fefa4p-1;
 static constexpr double VM_LN2_LO_F64 = -0x1.8432a1b0e2634p-43;
 static constexpr double VM_LOG2E_F64 = 0x1.71547652b82fep+0;
 // e^r = 1 + r + r^2 p(r); off by at most 0.29 units in the last place, evaluated exactly
-static inline float vm_poly_exp_f32(float t) {
+LAB_INLINE float vm_poly_exp_f32(float t) {
   float p = 0x1.6bebep-10f;
   p = vm_fma_f32(p, t, 0x1.1227f6p-7f);
   p = vm_fma_f32(p, t, 0x1.555674p-5f);
@@ -38,7 +40,7 @@ static inline float vm_poly_exp_f32(float t) {
   return p;
 }
 // log(1 + f) = f - f^2 / 2 + f^3 p(f); off by at most 0.1 units in the last place, evaluated exactly
-static inline float vm_poly_log_f32(float t) {
+LAB_INLINE float vm_poly_log_f32(float t) {
   float p = -0x1.38b54ep-4f;
   p = vm_fma_f32(p, t, 0x1.055b5ep-3f);
   p = vm_fma_f32(p, t, -0x1.0d8546p-3f);
@@ -50,7 +52,7 @@ static inline float vm_poly_log_f32(float t) {
   return p;
 }
 // erf(x) = x + x p(x^2), |x| < 1; off by at most 0.071 units in the last place, evaluated exactly
-static inline float vm_poly_erf_f32(float t) {
+LAB_INLINE float vm_poly_erf_f32(float t) {
   float p = 0x1.496a2p-14f;
   p = vm_fma_f32(p, t, -0x1.a3f6f8p-11f);
   p = vm_fma_f32(p, t, 0x1.5405bp-8f);
@@ -61,7 +63,7 @@ static inline float vm_poly_erf_f32(float t) {
   return p;
 }
 // erf(x) = 1 - e^p(x), 1 <= x <= 4; off by at most 0.15 units in the last place, evaluated exactly
-static inline float vm_poly_log_erfc_f32(float t) {
+LAB_INLINE float vm_poly_log_erfc_f32(float t) {
   float p = 0x1.86dce4p-13f;
   p = vm_fma_f32(p, t, -0x1.825a98p-9f);
   p = vm_fma_f32(p, t, 0x1.65cb48p-6f);
@@ -72,7 +74,7 @@ static inline float vm_poly_log_erfc_f32(float t) {
   return p;
 }
 // e^r = 1 + r + r^2 p(r); off by at most 0.0094 units in the last place, evaluated exactly
-static inline double vm_poly_exp_f64(double t) {
+LAB_INLINE double vm_poly_exp_f64(double t) {
   double p = 0x1.1ee888ae0bcbfp-29;
   p = vm_fma_f64(p, t, 0x1.af5ee76fe8bfp-26);
   p = vm_fma_f64(p, t, 0x1.27e5365e5c074p-22);
@@ -87,7 +89,7 @@ static inline double vm_poly_exp_f64(double t) {
   return p;
 }
 // log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s^2; off by at most 0.016 units in the last place, evaluated exactly
-static inline double vm_poly_log_f64(double t) {
+LAB_INLINE double vm_poly_log_f64(double t) {
   double p = 0x1.2f055c43548c3p-3;
   p = vm_fma_f64(p, t, 0x1.39a1bb67271p-3);
   p = vm_fma_f64(p, t, 0x1.74663ee1f9404p-3);
@@ -102,46 +104,46 @@ static inline double vm_poly_log_f64(double t) {
 // ---- exponentials: x = n ln 2 + r with |r| <= ln 2 / 2, e^x = 2^n e^r ----
 // Adding 1.5 * 2^23 (2^52) leaves the nearest integer in the last bits. 2^n goes on in two factors, so that overflow and denormals
 // come out of one rounding. Comparisons are written so that NaN takes the branch that keeps it.
-static inline float vm_nearest_f32(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }                                        // |x| < 2^22
-static inline double vm_nearest_f64(double x) { return (x + 0x1.8p52) - 0x1.8p52; }                                        // |x| < 2^51
-static inline float vm_pow2_f32(float n) { return lab_f32_bits(lab_bits_f32(n + (0x1.8p23f + 127.0f)) << 23); }            // n an integer
-static inline double vm_pow2_f64(double n) { return lab_f64_bits(lab_bits_f64(n + (0x1.8p52 + 1023.0)) << 52); }
-static inline float vm_clamp_f32(float x, float low, float high) { x = high < x ? high : x; return x < low ? low : x; }
-static inline double vm_clamp_f64(double x, double low, double high) { x = high < x ? high : x; return x < low ? low : x; }
-static inline float vm_em1_f32(float r) { return vm_fma_f32(r * r, vm_poly_exp_f32(r), r); }  // e^r - 1
-static inline double vm_em1_f64(double r) { return vm_fma_f64(r * r, vm_poly_exp_f64(r), r); }
+LAB_INLINE float vm_nearest_f32(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }                                        // |x| < 2^22
+LAB_INLINE double vm_nearest_f64(double x) { return (x + 0x1.8p52) - 0x1.8p52; }                                        // |x| < 2^51
+LAB_INLINE float vm_pow2_f32(float n) { return lab_f32_bits(lab_bits_f32(n + (0x1.8p23f + 127.0f)) << 23); }            // n an integer
+LAB_INLINE double vm_pow2_f64(double n) { return lab_f64_bits(lab_bits_f64(n + (0x1.8p52 + 1023.0)) << 52); }
+LAB_INLINE float vm_clamp_f32(float x, float low, float high) { x = high < x ? high : x; return x < low ? low : x; }
+LAB_INLINE double vm_clamp_f64(double x, double low, double high) { x = high < x ? high : x; return x < low ? low : x; }
+LAB_INLINE float vm_em1_f32(float r) { return vm_fma_f32(r * r, vm_poly_exp_f32(r), r); }  // e^r - 1
+LAB_INLINE double vm_em1_f64(double r) { return vm_fma_f64(r * r, vm_poly_exp_f64(r), r); }
 
-static inline float vm_exp_f32(float x) {
+LAB_INLINE float vm_exp_f32(float x) {
   x = vm_clamp_f32(x, -104.0f, 89.0f);
   float n = vm_nearest_f32(x * VM_LOG2E_F32), half = vm_nearest_f32(n * 0.5f);
   float r = vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, x));
   return (vm_em1_f32(r) + 1.0f) * vm_pow2_f32(half) * vm_pow2_f32(n - half);
 }
-static inline double vm_exp_f64(double x) {
+LAB_INLINE double vm_exp_f64(double x) {
   x = vm_clamp_f64(x, -746.0, 710.0);
   double n = vm_nearest_f64(x * VM_LOG2E_F64), half = vm_nearest_f64(n * 0.5);
   double r = vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, x));
   return (vm_em1_f64(r) + 1.0) * vm_pow2_f64(half) * vm_pow2_f64(n - half);
 }
-static inline float vm_exp2_f32(float x) {
+LAB_INLINE float vm_exp2_f32(float x) {
   x = vm_clamp_f32(x, -151.0f, 128.0f);
   float n = vm_nearest_f32(x), half = vm_nearest_f32(n * 0.5f);
   return (vm_em1_f32((x - n) * VM_LN2_F32) + 1.0f) * vm_pow2_f32(half) * vm_pow2_f32(n - half);
 }
-static inline double vm_exp2_f64(double x) {
+LAB_INLINE double vm_exp2_f64(double x) {
   x = vm_clamp_f64(x, -1076.0, 1024.0);
   double n = vm_nearest_f64(x), half = vm_nearest_f64(n * 0.5);
   return (vm_em1_f64((x - n) * VM_LN2_F64) + 1.0) * vm_pow2_f64(half) * vm_pow2_f64(n - half);
 }
 // 2^n (e^r - 1) + (2^n - 1), with 2^b kept outside where n = a + b
-static inline float vm_expm1_f32(float x) {
+LAB_INLINE float vm_expm1_f32(float x) {
   float c = vm_clamp_f32(x, -104.0f, 89.0f);
   float n = vm_nearest_f32(c * VM_LOG2E_F32), a = vm_nearest_f32(n * 0.5f), b = n - a;
   float r = vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, c)), scale = vm_pow2_f32(a);
   float y = vm_pow2_f32(b) * vm_fma_f32(vm_em1_f32(r), scale, scale - vm_pow2_f32(-b));
   return x == 0.0f ? x : y;  // -0.0
 }
-static inline double vm_expm1_f64(double x) {
+LAB_INLINE double vm_expm1_f64(double x) {
   double c = vm_clamp_f64(x, -746.0, 710.0);
   double n = vm_nearest_f64(c * VM_LOG2E_F64), a = vm_nearest_f64(n * 0.5), b = n - a;
   double r = vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, c)), scale = vm_pow2_f64(a);
@@ -149,23 +151,23 @@ static inline double vm_expm1_f64(double x) {
   return x == 0.0 ? x : y;
 }
 // e^-|x| never overflows, so small results keep their digits down to the denormals
-static inline float vm_sigmoid_f32(float x) {
+LAB_INLINE float vm_sigmoid_f32(float x) {
   float e = vm_exp_f32(-__builtin_fabsf(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
-static inline double vm_sigmoid_f64(double x) {
+LAB_INLINE double vm_sigmoid_f64(double x) {
   double e = vm_exp_f64(-__builtin_fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
-static inline float vm_tanh_f32(float x) {
+LAB_INLINE float vm_tanh_f32(float x) {
   float t = vm_expm1_f32(vm_clamp_f32(__builtin_fabsf(x), 0.0f, 10.0f) * 2.0f);
   return __builtin_copysignf(t / (t + 2.0f), x);
 }
-static inline double vm_tanh_f64(double x) {
+LAB_INLINE double vm_tanh_f64(double x) {
   double t = vm_expm1_f64(vm_clamp_f64(__builtin_fabs(x), 0.0, 20.0) * 2.0);
   return __builtin_copysign(t / (t + 2.0), x);
 }
-static inline float vm_erf_f32(float x) {
+LAB_INLINE float vm_erf_f32(float x) {
   float a = __builtin_fabsf(x);
   float small = vm_fma_f32(x, vm_poly_erf_f32(x * x), x);
   float large = __builtin_copysignf(1.0f - vm_exp_f32(vm_poly_log_erfc_f32(vm_clamp_f32(a, 1.0f, 4.0f))), x);
@@ -173,39 +175,39 @@ static inline float vm_erf_f32(float x) {
 }
 
 // ---- logarithms: x = 2^k m with m in [sqrt(1/2), sqrt(2)), log x = k ln 2 + log m ----
-static inline float vm_log_normal_f32(float x, float scaled) {  // x normal; 2^scaled is what it was multiplied by
+LAB_INLINE float vm_log_normal_f32(float x, float scaled) {  // x normal; 2^scaled is what it was multiplied by
   uint32_t u = lab_bits_f32(x) - 0x3f3504f3u;
   float k = (float)((int32_t)u >> 23) - scaled, f = lab_f32_bits((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f, f2 = f * f;
   float low = vm_fma_f32(f2 * f, vm_poly_log_f32(f), k * VM_LN2_LO_F32);
   return vm_fma_f32(k, VM_LN2_HI_F32, f + vm_fma_f32(-0.5f, f2, low));
 }
-static inline double vm_log_normal_f64(double x, double scaled) {
+LAB_INLINE double vm_log_normal_f64(double x, double scaled) {
   uint64_t u = lab_bits_f64(x) - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
   double k = lab_f64_bits((u >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0) - scaled;
   double f = lab_f64_bits((u & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
   double low = vm_fma_f64(s, vm_fma_f64(z, vm_poly_log_f64(z), half), k * VM_LN2_LO_F64);  // 2 s == f - f^2 / 2 + s f^2 / 2
   return vm_fma_f64(k, VM_LN2_HI_F64, f - (half - low));
 }
-static inline float vm_log_f32(float x) {
+LAB_INLINE float vm_log_f32(float x) {
   bool tiny = x < 0x1p-126f;
   float y = vm_log_normal_f32(tiny ? x * 0x1p23f : x, tiny ? 23.0f : 0.0f);
   y = x < LAB_INF ? y : x;                      // inf, NaN
   return x == 0.0f ? -LAB_INF : x < 0.0f ? LAB_NAN : y;
 }
-static inline double vm_log_f64(double x) {
+LAB_INLINE double vm_log_f64(double x) {
   bool tiny = x < 0x1p-1022;
   double y = vm_log_normal_f64(tiny ? x * 0x1p52 : x, tiny ? 52.0 : 0.0);
   y = x < LAB_INF ? y : x;
   return x == 0.0 ? -LAB_INF : x < 0.0 ? LAB_NAN : y;
 }
 // log(1 + x) from u = 1 + x as rounded, and what the rounding lost, exactly
-static inline float vm_log1p_f32(float x) {
+LAB_INLINE float vm_log1p_f32(float x) {
   float u = 1.0f + x, lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
   float y = vm_log_normal_f32(u, 0.0f) + lost / u;
   y = x < LAB_INF && x != 0.0f ? y : x;         // inf, NaN, -0.0
   return x == -1.0f ? -LAB_INF : x < -1.0f ? LAB_NAN : y;
 }
-static inline double vm_log1p_f64(double x) {
+LAB_INLINE double vm_log1p_f64(double x) {
   double u = 1.0 + x, lost = x < 1.0 ? x - (u - 1.0) : 1.0 - (u - x);
   double y = vm_log_normal_f64(u, 0.0) + lost / u;
   y = x < LAB_INF && x != 0.0 ? y : x;
@@ -258,100 +260,101 @@ VM_LIBM double atan2(double, double) noexcept;
 VM_LIBM float hypotf(float, float) noexcept;
 VM_LIBM double hypot(double, double) noexcept;
 }
-static inline float vm_sin_f32(float x) { return sinf(x); }
-static inline double vm_sin_f64(double x) { return sin(x); }
-static inline float vm_cos_f32(float x) { return cosf(x); }
-static inline double vm_cos_f64(double x) { return cos(x); }
-static inline float vm_tan_f32(float x) { return tanf(x); }
-static inline double vm_tan_f64(double x) { return tan(x); }
-static inline float vm_asin_f32(float x) { return asinf(x); }
-static inline double vm_asin_f64(double x) { return asin(x); }
-static inline float vm_acos_f32(float x) { return acosf(x); }
-static inline double vm_acos_f64(double x) { return acos(x); }
-static inline float vm_atan_f32(float x) { return atanf(x); }
-static inline double vm_atan_f64(double x) { return atan(x); }
-static inline float vm_sinh_f32(float x) { return sinhf(x); }
-static inline double vm_sinh_f64(double x) { return sinh(x); }
-static inline float vm_cosh_f32(float x) { return coshf(x); }
-static inline double vm_cosh_f64(double x) { return cosh(x); }
-static inline float vm_asinh_f32(float x) { return asinhf(x); }
-static inline double vm_asinh_f64(double x) { return asinh(x); }
-static inline float vm_acosh_f32(float x) { return acoshf(x); }
-static inline double vm_acosh_f64(double x) { return acosh(x); }
-static inline float vm_atanh_f32(float x) { return atanhf(x); }
-static inline double vm_atanh_f64(double x) { return atanh(x); }
-static inline double vm_erf_f64(double x) { return erf(x); }
-static inline float vm_erfc_f32(float x) { return erfcf(x); }
-static inline double vm_erfc_f64(double x) { return erfc(x); }
-static inline float vm_log2_f32(float x) { return log2f(x); }
-static inline double vm_log2_f64(double x) { return log2(x); }
-static inline float vm_log10_f32(float x) { return log10f(x); }
-static inline double vm_log10_f64(double x) { return log10(x); }
-static inline float vm_pow_f32(float x, float y) { return powf(x, y); }
-static inline double vm_pow_f64(double x, double y) { return pow(x, y); }
-static inline float vm_atan2_f32(float x, float y) { return atan2f(x, y); }
-static inline double vm_atan2_f64(double x, double y) { return atan2(x, y); }
-static inline float vm_hypot_f32(float x, float y) { return hypotf(x, y); }
-static inline double vm_hypot_f64(double x, double y) { return hypot(x, y); }
+LAB_INLINE float vm_sin_f32(float x) { return sinf(x); }
+LAB_INLINE double vm_sin_f64(double x) { return sin(x); }
+LAB_INLINE float vm_cos_f32(float x) { return cosf(x); }
+LAB_INLINE double vm_cos_f64(double x) { return cos(x); }
+LAB_INLINE float vm_tan_f32(float x) { return tanf(x); }
+LAB_INLINE double vm_tan_f64(double x) { return tan(x); }
+LAB_INLINE float vm_asin_f32(float x) { return asinf(x); }
+LAB_INLINE double vm_asin_f64(double x) { return asin(x); }
+LAB_INLINE float vm_acos_f32(float x) { return acosf(x); }
+LAB_INLINE double vm_acos_f64(double x) { return acos(x); }
+LAB_INLINE float vm_atan_f32(float x) { return atanf(x); }
+LAB_INLINE double vm_atan_f64(double x) { return atan(x); }
+LAB_INLINE float vm_sinh_f32(float x) { return sinhf(x); }
+LAB_INLINE double vm_sinh_f64(double x) { return sinh(x); }
+LAB_INLINE float vm_cosh_f32(float x) { return coshf(x); }
+LAB_INLINE double vm_cosh_f64(double x) { return cosh(x); }
+LAB_INLINE float vm_asinh_f32(float x) { return asinhf(x); }
+LAB_INLINE double vm_asinh_f64(double x) { return asinh(x); }
+LAB_INLINE float vm_acosh_f32(float x) { return acoshf(x); }
+LAB_INLINE double vm_acosh_f64(double x) { return acosh(x); }
+LAB_INLINE float vm_atanh_f32(float x) { return atanhf(x); }
+LAB_INLINE double vm_atanh_f64(double x) { return atanh(x); }
+LAB_INLINE double vm_erf_f64(double x) { return erf(x); }
+LAB_INLINE float vm_erfc_f32(float x) { return erfcf(x); }
+LAB_INLINE double vm_erfc_f64(double x) { return erfc(x); }
+LAB_INLINE float vm_log2_f32(float x) { return log2f(x); }
+LAB_INLINE double vm_log2_f64(double x) { return log2(x); }
+LAB_INLINE float vm_log10_f32(float x) { return log10f(x); }
+LAB_INLINE double vm_log10_f64(double x) { return log10(x); }
+LAB_INLINE float vm_pow_f32(float x, float y) { return powf(x, y); }
+LAB_INLINE double vm_pow_f64(double x, double y) { return pow(x, y); }
+LAB_INLINE float vm_atan2_f32(float x, float y) { return atan2f(x, y); }
+LAB_INLINE double vm_atan2_f64(double x, double y) { return atan2(x, y); }
+LAB_INLINE float vm_hypot_f32(float x, float y) { return hypotf(x, y); }
+LAB_INLINE double vm_hypot_f64(double x, double y) { return hypot(x, y); }
 
 // ---- single instructions ----
-static inline float vm_sqrt_f32(float x) { return __builtin_sqrtf(x); }
-static inline double vm_sqrt_f64(double x) { return __builtin_sqrt(x); }
-static inline float vm_rsqrt_f32(float x) { return 1.0f / __builtin_sqrtf(x); }
-static inline double vm_rsqrt_f64(double x) { return 1.0 / __builtin_sqrt(x); }
-static inline float vm_floor_f32(float x) { return __builtin_floorf(x); }
-static inline double vm_floor_f64(double x) { return __builtin_floor(x); }
-static inline float vm_ceil_f32(float x) { return __builtin_ceilf(x); }
-static inline double vm_ceil_f64(double x) { return __builtin_ceil(x); }
-static inline float vm_trunc_f32(float x) { return __builtin_truncf(x); }
-static inline double vm_trunc_f64(double x) { return __builtin_trunc(x); }
-static inline float vm_round_f32(float x) { return __builtin_rintf(x); }
-static inline double vm_round_f64(double x) { return __builtin_rint(x); }
-static inline bool vm_isnan_f32(float x) { return x != x; }
-static inline bool vm_isnan_f64(double x) { return x != x; }
-static inline bool vm_isinf_f32(float x) { return __builtin_fabsf(x) == __builtin_inff(); }
-static inline bool vm_isinf_f64(double x) { return __builtin_fabs(x) == __builtin_inf(); }
-static inline float vm_copysign_f32(float x, float y) { return __builtin_copysignf(x, y); }
-static inline double vm_copysign_f64(double x, double y) { return __builtin_copysign(x, y); }
+LAB_INLINE float vm_sqrt_f32(float x) { return __builtin_sqrtf(x); }
+LAB_INLINE double vm_sqrt_f64(double x) { return __builtin_sqrt(x); }
+LAB_INLINE float vm_rsqrt_f32(float x) { return 1.0f / __builtin_sqrtf(x); }
+LAB_INLINE double vm_rsqrt_f64(double x) { return 1.0 / __builtin_sqrt(x); }
+LAB_INLINE float vm_floor_f32(float x) { return __builtin_floorf(x); }
+LAB_INLINE double vm_floor_f64(double x) { return __builtin_floor(x); }
+LAB_INLINE float vm_ceil_f32(float x) { return __builtin_ceilf(x); }
+LAB_INLINE double vm_ceil_f64(double x) { return __builtin_ceil(x); }
+LAB_INLINE float vm_trunc_f32(float x) { return __builtin_truncf(x); }
+LAB_INLINE double vm_trunc_f64(double x) { return __builtin_trunc(x); }
+LAB_INLINE float vm_round_f32(float x) { return __builtin_rintf(x); }
+LAB_INLINE double vm_round_f64(double x) { return __builtin_rint(x); }
+LAB_INLINE bool vm_isnan_f32(float x) { return x != x; }
+LAB_INLINE bool vm_isnan_f64(double x) { return x != x; }
+LAB_INLINE bool vm_isinf_f32(float x) { return __builtin_fabsf(x) == __builtin_inff(); }
+LAB_INLINE bool vm_isinf_f64(double x) { return __builtin_fabs(x) == __builtin_inf(); }
+LAB_INLINE float vm_copysign_f32(float x, float y) { return __builtin_copysignf(x, y); }
+LAB_INLINE double vm_copysign_f64(double x, double y) { return __builtin_copysign(x, y); }
 
 // ---- for every type ----
-template <class T> static inline T lab_max(T a, T b) { return (a < b || b != b) ? b : a; }  // NaN goes through
-template <class T> static inline T lab_min(T a, T b) { return (b < a || b != b) ? b : a; }
-template <class T> static inline T lab_relu(T a) { return a < T(0) ? T(0) : a; }  // NaN and -0.0 stay
-template <class T> static inline T lab_sign(T a) { return T((T(0) < a) - (a < T(0))); }
-template <class To, class From> struct lab_cast_to { static inline To of(From x) { return (To)x; } };
-template <class From> struct lab_cast_to<bool, From> { static inline bool of(From x) { return x != From(0); } };
-template <class To, class From> static inline To lab_cast(From x) { return lab_cast_to<To, From>::of(x); }
+template <class T> LAB_INLINE T lab_max(T a, T b) { return (a < b || b != b) ? b : a; }  // NaN goes through
+template <class T> LAB_INLINE T lab_min(T a, T b) { return (b < a || b != b) ? b : a; }
+template <class T> LAB_INLINE T lab_relu(T a) { return a < T(0) ? T(0) : a; }  // NaN and -0.0 stay
+template <class T> LAB_INLINE T lab_sign(T a) { return T((T(0) < a) - (a < T(0))); }
+template <class To, class From> struct lab_cast_to { LAB_INLINE To of(From x) { return (To)x; } };
+template <class From> struct lab_cast_to<bool, From> { LAB_INLINE bool of(From x) { return x != From(0); } };
+template <class To, class From> LAB_INLINE To lab_cast(From x) { return lab_cast_to<To, From>::of(x); }
 
-static inline float lab_abs(float a) { return __builtin_fabsf(a); }
-static inline double lab_abs(double a) { return __builtin_fabs(a); }
-template <class T> static inline T lab_abs(T a) { return a < T(0) ? T(-a) : a; }
+LAB_INLINE float lab_abs(float a) { return __builtin_fabsf(a); }
+LAB_INLINE double lab_abs(double a) { return __builtin_fabs(a); }
+template <class T> LAB_INLINE T lab_abs(T a) { return a < T(0) ? T(-a) : a; }
 
 // Division of integers: a zero divisor gives 0 and -1 wraps, where the instruction would trap.
-template <class T> static inline T lab_truncdiv(T a, T b) { return b == T(0) ? T(0) : b == T(-1) ? T(T(0) - a) : T(a / (b == T(0) || b == T(-1) ? T(1) : b)); }
-template <class T> static inline T lab_fmod(T a, T b) { return b == T(0) || b == T(-1) ? T(0) : T(a % (b == T(0) || b == T(-1) ? T(1) : b)); }
-template <class T> static inline T lab_mod(T a, T b) {
+template <class T> LAB_INLINE bool lab_divides(T b) { return b != T(0) && !(T(-1) < T(0) && b == T(-1)); }
+template <class T> LAB_INLINE T lab_truncdiv(T a, T b) { return lab_divides(b) ? T(a / (lab_divides(b) ? b : T(1))) : b == T(0) ? T(0) : T(T(0) - a); }
+template <class T> LAB_INLINE T lab_fmod(T a, T b) { return T(a % (lab_divides(b) ? b : T(1))); }
+template <class T> LAB_INLINE T lab_mod(T a, T b) {
   T m = lab_fmod(a, b);
   return m != T(0) && ((m < T(0)) != (b < T(0))) ? T(m + b) : m;
 }
-template <class T> static inline T lab_floordiv(T a, T b) {
+template <class T> LAB_INLINE T lab_floordiv(T a, T b) {
   T m = lab_fmod(a, b), q = lab_truncdiv(a, b);
   return m != T(0) && ((m < T(0)) != (b < T(0))) ? T(q - 1) : q;
 }
-static inline float lab_truncdiv(float a, float b) { return __builtin_truncf(a / b); }
-static inline double lab_truncdiv(double a, double b) { return __builtin_trunc(a / b); }
-static inline float lab_fmod(float a, float b) { return __builtin_fmodf(a, b); }
-static inline double lab_fmod(double a, double b) { return __builtin_fmod(a, b); }
-static inline float lab_mod(float a, float b) {
+LAB_INLINE float lab_truncdiv(float a, float b) { return __builtin_truncf(a / b); }
+LAB_INLINE double lab_truncdiv(double a, double b) { return __builtin_trunc(a / b); }
+LAB_INLINE float lab_fmod(float a, float b) { return __builtin_fmodf(a, b); }
+LAB_INLINE double lab_fmod(double a, double b) { return __builtin_fmod(a, b); }
+LAB_INLINE float lab_mod(float a, float b) {
   float m = __builtin_fmodf(a, b);
   return m != 0.0f && ((b < 0.0f) != (m < 0.0f)) ? m + b : m;
 }
-static inline double lab_mod(double a, double b) {
+LAB_INLINE double lab_mod(double a, double b) {
   double m = __builtin_fmod(a, b);
   return m != 0.0 && ((b < 0.0) != (m < 0.0)) ? m + b : m;
 }
 // Python's floor division, as c10::div_floor_floating: exact even where a / b rounds up to an integer.
-static inline float lab_floordiv(float a, float b) {
+LAB_INLINE float lab_floordiv(float a, float b) {
   float m = __builtin_fmodf(a, b), q = (a - m) / b, f;
   q = m != 0.0f && ((b < 0.0f) != (m < 0.0f)) ? q - 1.0f : q;
   f = __builtin_floorf(q);
@@ -359,7 +362,7 @@ static inline float lab_floordiv(float a, float b) {
   f = q != 0.0f ? f : __builtin_copysignf(0.0f, a / b);
   return b == 0.0f ? a / b : f;
 }
-static inline double lab_floordiv(double a, double b) {
+LAB_INLINE double lab_floordiv(double a, double b) {
   double m = __builtin_fmod(a, b), q = (a - m) / b, f;
   q = m != 0.0 && ((b < 0.0) != (m < 0.0)) ? q - 1.0 : q;
   f = __builtin_floor(q);
@@ -368,7 +371,7 @@ static inline double lab_floordiv(double a, double b) {
   return b == 0.0 ? a / b : f;
 }
 // Integer power; a negative exponent gives what 1 / a**-b truncates to.
-template <class T> static inline T lab_ipow(T a, T b) {
+template <class T> LAB_INLINE T lab_ipow(T a, T b) {
   if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? ((b & T(1)) ? T(-1) : T(1)) : T(0);
   T result = 1;
   for (; b; b = T(b >> 1), a = T(a * a)) result = (b & T(1)) ? T(result * a) : result;
@@ -376,19 +379,19 @@ template <class T> static inline T lab_ipow(T a, T b) {
 }
 
 // ---- half precision: stored as bits, computed in float ----
-static inline float lab_ld_bf16(uint16_t h) { return lab_f32_bits((uint32_t)h << 16); }
-static inline uint16_t lab_st_bf16(float f) {
+LAB_INLINE float lab_ld_bf16(uint16_t h) { return lab_f32_bits((uint32_t)h << 16); }
+LAB_INLINE uint16_t lab_st_bf16(float f) {
   uint32_t u = lab_bits_f32(f);
   return f != f ? (uint16_t)0x7fc0 : (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 // binary16: the exponent is moved by a multiplication, which makes denormals come out right
-static inline float lab_ld_f16(uint16_t h) {
+LAB_INLINE float lab_ld_f16(uint16_t h) {
   float magnitude = lab_f32_bits((uint32_t)(h & 0x7fffu) << 13) * 0x1p112f;
   uint32_t u = lab_bits_f32(magnitude);
   u = (h & 0x7c00u) == 0x7c00u ? u | 0x7f800000u : u;
   return lab_f32_bits(u | ((uint32_t)(h & 0x8000u) << 16));
 }
-static inline uint16_t lab_st_f16(float f) {
+LAB_INLINE uint16_t lab_st_f16(float f) {
   uint32_t u = lab_bits_f32(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   uint32_t normal = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;                                // round to even, rebias
   uint32_t small = lab_bits_f32(lab_f32_bits(a) + 0.5f) - 0x3f000000u;                                  // below 2^-14: the addition rounds

@@ -94,7 +94,7 @@ class Program(Artifact):
         found: list[Item] = []
         for number, code in enumerate(self.assembly(), 1):
             source = lines.get(code.source_line or 0)
-            parents = (f"{self.kernels.stage}/{code.kernel}:L{source.number}",) if source else ()
+            parents = (self.kernels.line_id(source),) if source else ()
             facts = {"kernel": code.kernel, "source_line": code.source_line, "vector": code.is_vector, "via": code.via}
             found.append(Item(f"{self.stage}/{code.kernel}:A{number}", "assembly", code.text, parents, source.stack if source else (), facts))
         return tuple(found)

@@ -167,8 +167,9 @@ def _probed(path: str, mtime: int, size: int, root: Path) -> Toolchain:
 
 def _from_json(text: str) -> Toolchain:
     """Raises ``ValueError`` or ``TypeError`` for anything that is not a record."""
-    fields: dict[str, Any] = json.loads(text)
-    return Toolchain(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    read: dict[str, Any] = json.loads(text)
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in read.items()}
+    return Toolchain(**fields)
 
 
 def _torch_lib() -> str:
