@@ -1,8 +1,8 @@
 """Lineage: from any item of a trace to the user's lines it comes from, and from a line to every item made of it.
 
 In: a ``Trace`` (live or loaded). Out: ``Lineage``, two maps over (artifact number, item id).
-Always holds: a parent's id is looked for in earlier artifacts, nearest first, since a pass that keeps a graph's stage gives
-its items the ids their parents had. An item's own stack wins; where it has none, its parents' lines are its lines.
+Always holds: a parent's id is looked for in earlier artifacts, nearest first; an item whose id an earlier artifact holds (a pass
+that keeps a graph's stage keeps ids) comes from that one too. An item's own stack wins; without one, its parents' lines are its lines.
 PyTorch's counterpart: the provenance tracking of ``torch/_inductor/debug.py``, which covers FX nodes and kernels, not statements.
 """
 
@@ -54,8 +54,8 @@ def lineage(trace: Trace) -> Lineage:
         for item in items:
             key = (number, item.id)
             result.items[key] = item
-            found = [(p, _nearest(where.get((graph, p), []), number, p == item.id)) for p in item.parents]
-            result.parents[key] = tuple((n, p) for p, n in found if n is not None)
+            found = [(p, _nearest(where.get((graph, p), []), number, p == item.id)) for p in (item.id, *item.parents)]
+            result.parents[key] = tuple(dict.fromkeys((n, p) for p, n in found if n is not None))
         for item in items:
             _lines(result, (number, item.id))
     return result
