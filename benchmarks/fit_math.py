@@ -69,8 +69,9 @@ FITS = (
         mp.mpf(1),
         6,
     ),
-    Fit("log_erfc", "f32", "erf(x) = 1 - e^p(x), 1 <= x <= 4", lambda x: mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), mp.mpf(1), mp.mpf(4), 6),
-    Fit("exp", "f64", "e^r = 1 + r + r^2 p(r)", _exp, lambda r: abs(r**2 / mp.expm1(r)), -HALF_LN2, HALF_LN2, 10),
+    Fit("log2_erfc", "f32", "erf(x) = 1 - 2^p(x), 1 <= x <= 4", lambda x: mp.log(mp.erfc(x), 2), lambda x: mp.erfc(x) / mp.erf(x), mp.mpf(1), mp.mpf(4), 6),
+    Fit("exp2", "f32", "2^r, for erf only", lambda r: mp.mpf(2) ** r, lambda r: mp.erfc(1) * mp.mpf(2) ** -r, mp.mpf("-0.5"), mp.mpf("0.5"), 5),
+    Fit("exp", "f64", "e^r = 1 + r + r^2 p(r)", _exp, lambda r: abs(r**2 / mp.expm1(r)), -HALF_LN2, HALF_LN2, 9),
     Fit("log", "f64", "log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s^2", _atanh, lambda z: z / 2, mp.mpf(0), ((ROOT - 1) / (ROOT + 1)) ** 2, 6),
 )
 

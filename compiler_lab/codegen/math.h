@@ -62,30 +62,39 @@ LAB_INLINE float vm_poly_erf_f32(float t) {
   p = vm_fma_f32(p, t, 0x1.06eba8p-3f);
   return p;
 }
-// erf(x) = 1 - e^p(x), 1 <= x <= 4; off by at most 0.15 units in the last place, evaluated exactly
-LAB_INLINE float vm_poly_log_erfc_f32(float t) {
-  float p = 0x1.86dce4p-13f;
-  p = vm_fma_f32(p, t, -0x1.825a98p-9f);
-  p = vm_fma_f32(p, t, 0x1.65cb48p-6f);
-  p = vm_fma_f32(p, t, -0x1.a6532ap-4f);
-  p = vm_fma_f32(p, t, -0x1.46bafp-1f);
-  p = vm_fma_f32(p, t, -0x1.2088eap+0f);
-  p = vm_fma_f32(p, t, -0x1.662172p-12f);
+// erf(x) = 1 - 2^p(x), 1 <= x <= 4; off by at most 0.29 units in the last place, evaluated exactly
+LAB_INLINE float vm_poly_log2_erfc_f32(float t) {
+  float p = 0x1.19f2acp-12f;
+  p = vm_fma_f32(p, t, -0x1.16b206p-8f);
+  p = vm_fma_f32(p, t, 0x1.021808p-5f);
+  p = vm_fma_f32(p, t, -0x1.30a49cp-3f);
+  p = vm_fma_f32(p, t, -0x1.d75f4p-1f);
+  p = vm_fma_f32(p, t, -0x1.a0448cp+0f);
+  p = vm_fma_f32(p, t, -0x1.02562ep-11f);
   return p;
 }
-// e^r = 1 + r + r^2 p(r); off by at most 0.0094 units in the last place, evaluated exactly
+// 2^r, for erf only; off by at most 0.41 units in the last place, evaluated exactly
+LAB_INLINE float vm_poly_exp2_f32(float t) {
+  float p = 0x1.5c08d6p-10f;
+  p = vm_fma_f32(p, t, 0x1.3d0c52p-7f);
+  p = vm_fma_f32(p, t, 0x1.c6b6e6p-5f);
+  p = vm_fma_f32(p, t, 0x1.ebf918p-3f);
+  p = vm_fma_f32(p, t, 0x1.62e428p-1f);
+  p = vm_fma_f32(p, t, 0x1.000002p+0f);
+  return p;
+}
+// e^r = 1 + r + r^2 p(r); off by at most 0.29 units in the last place, evaluated exactly
 LAB_INLINE double vm_poly_exp_f64(double t) {
-  double p = 0x1.1ee888ae0bcbfp-29;
-  p = vm_fma_f64(p, t, 0x1.af5ee76fe8bfp-26);
-  p = vm_fma_f64(p, t, 0x1.27e5365e5c074p-22);
-  p = vm_fma_f64(p, t, 0x1.71ddf84284465p-19);
-  p = vm_fma_f64(p, t, 0x1.a01a017b97128p-16);
-  p = vm_fma_f64(p, t, 0x1.a01a01afe9706p-13);
-  p = vm_fma_f64(p, t, 0x1.6c16c16c1f15fp-10);
-  p = vm_fma_f64(p, t, 0x1.111111110f6aap-7);
-  p = vm_fma_f64(p, t, 0x1.555555555553ep-5);
-  p = vm_fma_f64(p, t, 0x1.5555555555559p-3);
-  p = vm_fma_f64(p, t, 0x1p-1);
+  double p = 0x1.ae6baf91c7c25p-26;
+  p = vm_fma_f64(p, t, 0x1.28a2363bcf941p-22);
+  p = vm_fma_f64(p, t, 0x1.71de884bfd682p-19);
+  p = vm_fma_f64(p, t, 0x1.a019a71d0244cp-16);
+  p = vm_fma_f64(p, t, 0x1.a01a0174da13bp-13);
+  p = vm_fma_f64(p, t, 0x1.6c16c17ef54b7p-10);
+  p = vm_fma_f64(p, t, 0x1.1111111119093p-7);
+  p = vm_fma_f64(p, t, 0x1.555555555225cp-5);
+  p = vm_fma_f64(p, t, 0x1.5555555555539p-3);
+  p = vm_fma_f64(p, t, 0x1.0000000000005p-1);
   return p;
 }
 // log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s^2; off by at most 0.016 units in the last place, evaluated exactly
@@ -159,19 +168,23 @@ LAB_INLINE double vm_sigmoid_f64(double x) {
   double e = vm_exp_f64(-__builtin_fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
+// e^2|x| - 1 stays far from overflow: one factor of 2^n is enough
 LAB_INLINE float vm_tanh_f32(float x) {
-  float t = vm_expm1_f32(vm_clamp_f32(__builtin_fabsf(x), 0.0f, 10.0f) * 2.0f);
+  float c = 2.0f * vm_clamp_f32(__builtin_fabsf(x), 0.0f, 10.0f), n = vm_nearest_f32(c * VM_LOG2E_F32), scale = vm_pow2_f32(n);
+  float t = vm_fma_f32(vm_em1_f32(vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, c))), scale, scale - 1.0f);
   return __builtin_copysignf(t / (t + 2.0f), x);
 }
 LAB_INLINE double vm_tanh_f64(double x) {
-  double t = vm_expm1_f64(vm_clamp_f64(__builtin_fabs(x), 0.0, 20.0) * 2.0);
+  double c = 2.0 * vm_clamp_f64(__builtin_fabs(x), 0.0, 20.0), n = vm_nearest_f64(c * VM_LOG2E_F64), scale = vm_pow2_f64(n);
+  double t = vm_fma_f64(vm_em1_f64(vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, c))), scale, scale - 1.0);
   return __builtin_copysign(t / (t + 2.0), x);
 }
+// beyond 4 it is 1; the form 1 - 2^p keeps 1 - erf(x), which GELU needs, as good as it can be
 LAB_INLINE float vm_erf_f32(float x) {
-  float a = __builtin_fabsf(x);
-  float small = vm_fma_f32(x, vm_poly_erf_f32(x * x), x);
-  float large = __builtin_copysignf(1.0f - vm_exp_f32(vm_poly_log_erfc_f32(vm_clamp_f32(a, 1.0f, 4.0f))), x);
-  return a < 1.0f ? small : large;
+  float a = __builtin_fabsf(x), small = vm_fma_f32(x, vm_poly_erf_f32(x * x), x);
+  float p = vm_poly_log2_erfc_f32(4.0f < a ? 4.0f : a), n = vm_nearest_f32(p);
+  float large = vm_fma_f32(-vm_poly_exp2_f32(p - n), vm_pow2_f32(n), 1.0f);
+  return a < 1.0f ? small : __builtin_copysignf(large, x);
 }
 
 // ---- logarithms: x = 2^k m with m in [sqrt(1/2), sqrt(2)), log x = k ln 2 + log m ----
