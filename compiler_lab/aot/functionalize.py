@@ -26,8 +26,8 @@ from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import inherit, own_location, stack_of
 from .ir import JointGraph
-from .schemas import bound, functional_twin, is_view, memory_of, written_names
-from .tracer import is_dense
+from .schemas import bound, call_of, functional_twin, is_view, memory_of, written_names
+from .tracer import is_dense, restride
 from .view_rows import COVERS, PARTS, WRITE, viewable
 
 aten = torch.ops.aten
@@ -258,10 +258,8 @@ class _Functionalizer:
         found = functional_twin(op)
         if found is None:
             raise self.unsupported(f"{op} writes to {', '.join(written)} and has no functional twin", "no-functional-twin")
-        takes = {a.name for a in found._schema.arguments}
-        given = {k: self.now(v) for k, v in arguments.items() if k in takes}
-        positional = [a.name for a in found._schema.arguments if not a.kwarg_only]
-        new = self.node(found, [given[n] for n in positional], {k: v for k, v in given.items() if k not in positional}, None)
+        args, kwargs = call_of(found, arguments)
+        new = self.node(found, self.now(args), self.now(kwargs), None)
         if len(found._schema.returns) == 1:
             return [new]
         return [self.node(operator.getitem, (new, i), {}, v, "getitem") for i, v in enumerate(new.meta["val"])]
@@ -332,15 +330,6 @@ def conform(emit: Callable[..., fx.Node], node: fx.Node, like: Tensor) -> fx.Nod
     if val.dtype != like.dtype:
         node = emit(aten._to_copy.default, node, dtype=like.dtype)
     return node if val.shape == like.shape else emit(aten.expand.default, node, list(like.shape))
-
-
-def restride(emit: Callable[..., fx.Node], node: fx.Node, like: Tensor) -> fx.Node:
-    """A copy of ``node`` with the strides of ``like``, which is dense: contiguous in the order of its strides."""
-    order = sorted(range(like.dim()), key=lambda d: (-like.stride(d), d))
-    if order == list(range(like.dim())):
-        return emit(aten.clone.default, node, memory_format=torch.contiguous_format)
-    turned = emit(aten.clone.default, emit(aten.permute.default, node, order), memory_format=torch.contiguous_format)
-    return emit(aten.permute.default, turned, [order.index(d) for d in range(like.dim())])
 
 
 # -- fills: what a whole new value needs nothing of the old one for -----------------------------------------------------------

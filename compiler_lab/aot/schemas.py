@@ -65,6 +65,25 @@ def bound(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
     return result
 
 
+def call_of(op: OpOverload, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments of a call of ``op``, without those that are as by default."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    needed = 0
+    for a in op._schema.arguments:
+        value, by_default = arguments[a.name], a.has_default_value() and _plainly_equal(arguments[a.name], a.default_value)
+        if a.kwarg_only:
+            kwargs.update({} if by_default else {a.name: value})
+        else:
+            args.append(value)
+            needed = needed if by_default else len(args)
+    return args[:needed], kwargs
+
+
+def _plainly_equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and not isinstance(a, (list, tuple, fx.Node)) and a == b
+
+
 def written_args(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """The tensors that ``op`` says it writes to, lists of them flattened."""
     arguments = bound(op, args, kwargs)

@@ -251,6 +251,18 @@ def is_dense(value: Tensor) -> bool:
     return True
 
 
+def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
+    """A copy of ``value`` with the strides of ``like``, which is dense: contiguous in the order of its strides.
+
+    ``emit(op, *args, **kwargs)`` gives the operator's result; values are what it takes and gives, tensors or nodes.
+    """
+    order = sorted(range(like.dim()), key=lambda d: (-like.stride(d), d))
+    if order == list(range(like.dim())):
+        return emit(aten.clone.default, value, memory_format=torch.contiguous_format)
+    turned = emit(aten.clone.default, emit(aten.permute.default, value, order), memory_format=torch.contiguous_format)
+    return emit(aten.permute.default, turned, [order.index(d) for d in range(like.dim())])
+
+
 def _is_composite(func: OpOverload) -> bool:
     """True for what opens above every backend; it reaches a mode only where autograd keys are off (inference mode)."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), torch.DispatchKey.CompositeImplicitAutograd)

@@ -1,0 +1,183 @@
+"""Opens operators: each one in the table is traced through its row and replaced by what the row computes with.
+
+In: a ``JointGraph`` in state "pure". Out: one in state "decomposed" that computes the same, with the same ``spec``.
+Always holds: results keep dtype, shape and strides of what they replace (a copy is added where a row lays them out differently);
+outputs keep memory of their own; parents of a new node name the node that was opened.
+Tables: "inductor-like" (our rows, and rows of torch's for a list of operators), "core" (all of torch's core table), "none".
+PyTorch's counterpart: ``torch/_decomp`` and ``torch/_inductor/decomposition.py``. Left to the graph passes: dead nodes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch import Tensor
+from torch._ops import OpOverload
+
+from ..core.artifact import Decision
+from ..core.errors import InvalidIR, UnknownOption
+from ..core.options import Decompositions
+from ..core.provenance import Stack, stack_of
+from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
+from .ir import JointGraph
+from .schemas import memory_of
+from .tracer import Table, Tracer, is_dense, restride
+
+aten = torch.ops.aten
+
+REASONS = {
+    "own-row": "a row of ours opens it: its parts fuse with their neighbours",
+    "torch-row": "torch's decomposition opens it",
+    "library": "it is a library call that loops of ours would not beat, or draws random numbers in eager's order",
+    "basic": "no row opens it: it is basic, or left to aten",
+    "declined": "the row does not apply to these arguments",
+    "layout": "the parts lay the result out differently from the operator: a copy restores what was recorded",
+    "own-memory": "the result is an input or another output: an output has memory of its own",
+}
+
+
+def decompose(joint: JointGraph, table: Decompositions = "inductor-like") -> JointGraph:
+    """Opens ``joint`` with ``table``. Raises ``InvalidIR`` where a row's results do not fit what they replace."""
+    if joint.state != "pure":
+        raise InvalidIR(f"decompose takes a graph in state 'pure', this one is '{joint.state}'", hint="functionalize it first")
+    with torch.inference_mode(False), torch.no_grad():
+        return _Decomposer(joint, table).run()
+
+
+@cache
+def rows_of(table: Decompositions) -> Mapping[OpOverload, Any]:
+    """Operator -> row; loading torch's table imports much, so it is loaded at the first use."""
+    if table == "none":
+        return {}
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    if table == "core":
+        found = {op: row for op, row in core_aten_decompositions().items() if isinstance(op, OpOverload) and op._opname not in NEVER}
+        return {**found, **PRIMS}
+    if table != "inductor-like":
+        raise UnknownOption(f"unknown table {table!r}", hint="one of: inductor-like, core, none")
+    packets = [getattr(aten, name) for name in TORCH_ROWS]
+    borrowed = {op: decomposition_table[op] for p in packets for op in (getattr(p, o) for o in p.overloads()) if op in decomposition_table}
+    return {**borrowed, **ROWS, **PRIMS}
+
+
+def _convert(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return aten._to_copy.default(x, dtype=dtype)
+
+
+PRIMS: Table = {torch.ops.prims.convert_element_type.default: _convert}
+"""What torch's rows leave in its own basic operators, in aten's."""
+
+
+class _Decomposer:
+    def __init__(self, joint: JointGraph, table: Decompositions) -> None:
+        self.joint = joint
+        self.rows = rows_of(table)
+        vals = (n.meta.get("val") for n in joint.graph.nodes)
+        self.tracer = Tracer(next((v.fake_mode for v in vals if hasattr(v, "fake_mode")), None), self.rows)
+        self.env: dict[fx.Node, Any] = {}
+        self.old: fx.Node = joint.graph.output_node()
+        self.decisions: list[Decision] = []
+        self.tracer.origin = self.origin
+
+    def origin(self) -> tuple[tuple[str, ...], Stack]:
+        return (self.joint.id(self.old),), stack_of(self.old)
+
+    def decide(self, outcome: str, reason: str) -> None:
+        self.decisions.append(Decision("decompose", (self.joint.id(self.old),), outcome, reason))
+
+    def run(self) -> JointGraph:
+        for node in self.joint.graph.nodes:
+            self.old = node
+            if node.op == "output":
+                self.output(node)
+            elif node.op in ("placeholder", "get_attr"):
+                new = self.tracer.graph.create_node(node.op, node.target, name=node.name)
+                self.env[node] = self.keep(new, node.meta["val"])
+            elif node.target is operator.getitem:
+                source, index = node.args
+                self.env[node] = self.env[source][index]
+            else:
+                self.env[node] = self.call(node)
+        module = fx.GraphModule(self.joint.module, self.tracer.module().graph)
+        return JointGraph(module, self.joint.spec, "decomposed", tuple(self.decisions))
+
+    def keep(self, new: fx.Node, val: Any) -> Any:
+        """``new`` stands for ``val``: a tensor, or several of which each gets a node."""
+        self.tracer.finish(new, val)
+        if isinstance(val, Tensor):
+            return self.handle(new, val)
+        handles: list[Any] = []
+        for i, v in enumerate(val):
+            item = None
+            if isinstance(v, Tensor):
+                item = self.handle(self.tracer.finish(self.tracer.graph.create_node("call_function", operator.getitem, (new, i), name="getitem"), v), v)
+            handles.append(item)
+        return handles
+
+    def handle(self, node: fx.Node, val: Tensor) -> Tensor:
+        """A tensor of its own for each node: two nodes may share one recorded value."""
+        tensor = self.tracer.snapshot(val)
+        self.tracer.bind(tensor, node)
+        return tensor
+
+    def now(self, old: Any) -> Any:
+        return fx.map_arg(old, lambda n: self.env[n])
+
+    def call(self, old: fx.Node) -> Any:
+        op: Any = old.target
+        row = self.rows.get(op)
+        if row is not None:
+            args, kwargs = self.now((old.args, old.kwargs))
+            with self.tracer:
+                result = row(*args, **kwargs)
+                if result is not NotImplemented:
+                    self.decide("opened", "own-row" if row is ROWS.get(op) else "torch-row")
+                    return self.conform(old, result)
+        self.decide("kept", "declined" if row is not None else "library" if op._opname in NEVER else "basic")
+        args, kwargs = fx.map_arg((old.args, old.kwargs), lambda n: self.tracer.node(self.env[n]))
+        return self.keep(self.tracer.graph.create_node("call_function", op, args, kwargs, name=old.name), old.meta["val"])
+
+    def conform(self, old: fx.Node, result: Any) -> Any:
+        """The row's results with dtype and layout of what was recorded."""
+        val = old.meta["val"]
+        if isinstance(val, Tensor):
+            return self.fit(result, val)
+        if len(result) != len(val):
+            raise InvalidIR(f"the decomposition of {old.target} gives {len(result)} results, not {len(val)}")
+        return [self.fit(r, v) if isinstance(v, Tensor) and r is not None else None for r, v in zip(result, val, strict=True)]
+
+    def fit(self, result: Tensor, like: Tensor) -> Tensor:
+        if result.shape != like.shape:
+            raise InvalidIR(f"the decomposition of {self.old.target} gives shape {tuple(result.shape)}, not {tuple(like.shape)}")
+        if result.dtype != like.dtype:
+            result = aten._to_copy.default(result, dtype=like.dtype)
+        if result.stride() != like.stride() and is_dense(like) and like.numel():
+            self.decide("copied", "layout")
+            result = restride(lambda op, *a, **k: op(*a, **k), result, like)
+        return result
+
+    def output(self, old: fx.Node) -> None:
+        spec, taken = self.joint.spec, set[fx.Node]()
+        returned: list[fx.Node | None] = []
+        for i, a in enumerate(self.joint.outputs):
+            if not isinstance(a, fx.Node):
+                returned.append(None)
+                continue
+            self.old, value = a, self.env[a]
+            root = memory_of(self.tracer.node(value))
+            if len(spec.mutations) <= i < spec.forward_outputs:
+                if root.op in ("placeholder", "get_attr") or root in taken:
+                    self.decide("copied", "own-memory")
+                    with self.tracer:
+                        value = aten.clone.default(value)
+                taken.add(root)
+            returned.append(self.tracer.node(value))
+        self.old = old
+        out = self.tracer.graph.output(tuple(returned))
+        out.meta["parents"], out.meta["stack"] = self.origin()
