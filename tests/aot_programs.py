@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compiler_lab.aot.ir import JointGraph
-from compiler_lab.core.provenance import Location
+from compiler_lab.core.provenance import Location, is_library
 
 Program = Callable[..., Any]
 
@@ -30,7 +30,7 @@ class _Tracer(fx.Tracer):
         node = super().create_node(*args, **kwargs)
         frame, calls = sys._getframe(), list[Location]()
         while frame is not None and "traced" != frame.f_code.co_name:
-            if f"{fx.__name__}/".replace(".", "/") not in frame.f_code.co_filename and frame.f_globals.get("__name__") != __name__:
+            if not is_library(frame.f_code.co_filename) and frame.f_code.co_name not in ("create_node", "call", "set_item", "set_grad"):
                 calls.append(Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
             frame = frame.f_back
         node.meta["stack"], node.meta["parents"] = tuple(reversed(calls)), ()

@@ -182,6 +182,8 @@ class Tracer(TorchDispatchMode):
             out = self.snapshot(args[0])
             self.bind(out, self.node(args[0]))
             return out
+        if func is not aten.lift_fresh.default:
+            args, kwargs = self._fake(tuple(args)), self._fake(kwargs)
         out = self.fake_mode.dispatch(func, types, args, kwargs)
         if func in SAME_VALUE:
             self.bind(out, self.node(args[0]))
@@ -205,6 +207,14 @@ class Tracer(TorchDispatchMode):
             if isinstance(o, Tensor):
                 item = self.graph.create_node("call_function", operator.getitem, (node, i), name="getitem")
                 self.bind(o, self.finish(item, val))
+
+    def _fake(self, a: Any) -> Any:
+        """Arguments with constants in place of real tensors."""
+        if isinstance(a, Tensor):
+            return a if id(a) in self._nodes else self.constant(a)
+        if type(a) is tuple or type(a) is list:
+            return type(a)(map(self._fake, a))
+        return {k: self._fake(v) for k, v in a.items()} if type(a) is dict else a
 
     def _lower(self, a: Any) -> Any:
         if isinstance(a, Tensor):

@@ -1,0 +1,285 @@
+"""The joint graph: what it computes, where its nodes come from, what it says of inputs and outputs, and what it refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.fx as fx
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from compiler_lab.aot.ir import JointGraph
+from compiler_lab.aot.joint import REASONS, joint
+from compiler_lab.core.errors import Unsupported
+
+from .aot_programs import CORPUS, assert_same, call, eager, execute, gpt, gpt_args, mlp, mlp_args, randn, set_grad, traced
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_computes_what_eager_autograd_computes(name: str) -> None:
+    program, make = CORPUS[name]
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        args = make(dtype)
+        graph = joint(traced(program), *args)
+        graph.check()
+        assert_same(eager(program, args, graph), execute(graph, args), tolerance)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_every_node_comes_from_a_line_of_the_program(name: str) -> None:
+    program, make = CORPUS[name]
+    module = traced(program)
+    ids = {f"frames/{n.name}" for n in module.graph.nodes}
+    for item in joint(module, *make(torch.float64)).items():
+        assert item.parents and set(item.parents) <= ids, f"{item.id} comes from {item.parents}"
+        assert item.location is not None and item.location.file == program.__code__.co_filename, f"{item.id} has no line"
+
+
+def lines(graph: JointGraph, operator_name: str) -> list[str]:
+    return [n.meta["parents"][0] for n in graph.graph.nodes if str(n.target) == operator_name]
+
+
+def test_backward_nodes_belong_to_the_line_whose_gradient_they_compute() -> None:
+    def program(x: Any, w: Any) -> Any:
+        a = torch.sin(x)
+        b = torch.exp(w)
+        return (a * b).sum()
+
+    graph = joint(traced(program), randn(3, grad=True), randn(3, grad=True))
+    assert lines(graph, "aten.cos.default") == ["frames/sin"]
+    assert lines(graph, "aten.expand.default") == ["frames/sum_1"]
+    assert lines(graph, "aten.mul.Tensor") == ["frames/mul", "frames/mul", "frames/mul", "frames/exp", "frames/sin"]
+
+
+def test_a_sum_of_gradients_belongs_to_the_value_it_is_the_gradient_of() -> None:
+    def program(x: Any, w: Any) -> Any:
+        a = torch.tanh(x)
+        return torch.sin(a) + torch.cos(a) + w, torch.exp(w)
+
+    graph = joint(traced(program), randn(3, grad=True), randn(3, grad=True))
+    forward, backward = lines(graph, "aten.add.Tensor")[:2], lines(graph, "aten.add.Tensor")[2:]
+    assert forward == ["frames/add", "frames/add_1"]
+    assert sorted(backward) == ["frames/tanh", "frames/w"]
+
+
+def test_agrees_with_make_fx_on_what_is_recorded() -> None:
+    """The same operators in the same numbers, but for the detaches that make_fx keeps."""
+    args = gpt_args(torch.float32)
+    graph = joint(traced(gpt), *args)
+
+    def both(args: list[Tensor], tangents: list[Tensor]) -> Any:
+        outputs = gpt(*args)
+        return outputs, torch.autograd.grad(outputs, [a for a in args if a.requires_grad], tangents, allow_unused=True)
+
+    oracle = make_fx(both, tracing_mode="fake")(args, [torch.ones(()), torch.ones(2, 6, 11)])
+
+    def count(module: fx.Graph) -> dict[str, int]:
+        names = [str(n.target) for n in module.nodes if n.op == "call_function"]
+        return {n: names.count(n) for n in sorted(set(names)) if n not in ("aten.detach.default", "<built-in function getitem>")}
+
+    assert count(graph.graph) == count(oracle.graph)
+
+
+def test_inference_mode_and_no_grad_record_the_same() -> None:
+    module, args = traced(mlp), mlp_args(torch.float32)
+    with torch.no_grad():
+        plain = joint(module, *args)
+    with torch.inference_mode():
+        inference = joint(module, *args)
+        born_in_inference = joint(module, *(a.clone() for a in args))
+    assert plain.text() == inference.text() == born_in_inference.text()
+    assert plain.spec.tangents == () and not any(plain.spec.needs_grad)
+    assert plain.decisions[-1].reason == "no-grad-mode"
+    assert joint(module, *args, grad_enabled=False).text() == plain.text()
+
+
+def test_takes_recorded_values_and_user_arguments() -> None:
+    class Source:
+        def __init__(self, kind: str, base: Any = None) -> None:
+            self.kind, self.base = kind, base
+
+    args = mlp_args(torch.float32)
+    by_args = joint(traced(mlp), *args)
+    module = traced(mlp)
+    for node, recorded in zip((n for n in module.graph.nodes if n.op == "placeholder"), by_args.placeholders, strict=False):
+        node.meta["val"] = recorded.meta["val"].clone().requires_grad_(node.name != "x")
+    assert joint(module).text() == by_args.text()
+    root = Source("local")
+    from compiler_lab.core.fx import GraphArtifact
+
+    captured = type("Captured", (GraphArtifact,), {"inputs": (root, *(Source("attr", root) for _ in args[1:]))})(module, "frames")
+    assert joint(captured, args[0]).text() == by_args.text()
+    with pytest.raises(Unsupported) as caught:
+        joint(captured, *args[:2])
+    assert caught.value.reason == "missing-arguments"
+
+
+def test_outputs_are_told_apart() -> None:
+    def program(x: Any, w: Any) -> Any:
+        y = x * w
+        return y, x, x[1:].t(), y, 3, None, w.detach(), y.sum().detach()
+
+    args = [randn(3, 4), randn(3, 4, grad=True)]
+    spec = joint(traced(program), *args).spec
+    assert [o.kind for o in spec.outputs] == ["tensor", "input", "view", "same", "constant", "constant", "view", "tensor"]
+    view = spec.outputs[2]
+    assert (view.base, view.size, view.stride, view.offset) == (0, (4, 2), (1, 4), 4)
+    assert spec.outputs[6].base == 1 and not spec.outputs[6].requires_grad
+    assert spec.tangents == (0,) and spec.needs_grad == (False, True)
+
+
+def test_the_offset_of_a_view_counts_from_its_base() -> None:
+    def program(x: Any) -> Any:
+        return x[2:]
+
+    spec = joint(traced(program), randn(10)[3:]).spec
+    assert spec.outputs[0].offset == 2
+
+
+def test_mutations_are_found_through_views_and_not_by_reading() -> None:
+    def program(a: Any, b: Any, c: Any) -> Any:
+        b.view(-1)[1:].mul_(2)
+        c.t().add(a)
+        return a.detach() + 1
+
+    graph = joint(traced(program), randn(2, 2), randn(2, 2), randn(2, 2))
+    assert graph.spec.mutations == (1,)
+    assert [d.subject for d in graph.decisions if d.kind == "mutation"] == [("frames/b",)]
+    assert {d.reason for d in graph.decisions} <= set(REASONS)
+
+
+def test_an_input_no_output_depends_on_has_no_gradient() -> None:
+    def program(x: Any, w: Any) -> Any:
+        return x * 2
+
+    graph = joint(traced(program), randn(2, grad=True), randn(2, grad=True))
+    assert graph.spec.needs_grad == (True, False) and len(graph.outputs) == 3 and graph.outputs[2] is None
+
+
+def in_place_on_leaf(x: Any) -> Any:
+    return x.mul_(2)
+
+
+def takes_grad(x: Any, w: Any) -> Any:
+    x.add_(w)
+    return x * 2
+
+
+def two_views(x: Any) -> Any:
+    y = x * 2
+    return y[0], y[1]
+
+
+def item(x: Any) -> Any:
+    return x * x.sum().item()
+
+
+def reshaped_input(x: Any) -> Any:
+    x.t_()
+    return x * 2
+
+
+def another_dtype(x: Any) -> Any:
+    return x.view(torch.int64)
+
+
+def resized(x: Any) -> Any:
+    return (x * 2).resize_(1)
+
+
+def spoiled(x: Any) -> Any:
+    y = torch.exp(x)
+    y.add_(1)
+    return y
+
+
+def own_leaf(x: Any) -> Any:
+    return call(x, lambda: torch.ones(3, requires_grad=True)), x * 2
+
+
+REFUSED: list[tuple[Callable[..., Any], Callable[[], list[Tensor]], str]] = [
+    (in_place_on_leaf, lambda: [randn(2, grad=True)], "trace-failed"),
+    (takes_grad, lambda: [randn(2), randn(2, grad=True)], "mutation-requires-grad"),
+    (two_views, lambda: [randn(2, 2)], "outputs-alias"),
+    (item, lambda: [randn(2)], "trace-failed"),
+    (reshaped_input, lambda: [randn(2, 3)], "metadata-mutation"),
+    (another_dtype, lambda: [randn(2)], "view-dtype"),
+    (resized, lambda: [randn(2)], "storage-change"),
+    (spoiled, lambda: [randn(2, grad=True)], "backward-failed"),
+    (own_leaf, lambda: [randn(2)], "leaf-output"),
+]
+
+
+@pytest.mark.parametrize(("program", "make", "reason"), REFUSED, ids=[p.__name__ for p, _, _ in REFUSED])
+def test_refuses_with_reason_and_line(program: Callable[..., Any], make: Callable[[], list[Tensor]], reason: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        joint(traced(program), *make())
+    assert caught.value.reason == reason
+    assert caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_refuses_a_written_input_that_another_input_shares() -> None:
+    def program(a: Any, b: Any) -> Any:
+        a.add_(1)
+        return b * 2
+
+    memory = randn(4)
+    with pytest.raises(Unsupported) as caught:
+        joint(traced(program), memory[:2], memory[1:])
+    assert caught.value.reason == "aliased-mutation"
+
+
+def test_refuses_a_parameter_that_is_no_input() -> None:
+    def program(x: Any) -> Any:
+        return torch.nn.functional.linear(x, call(x, lambda: weight))
+
+    weight = torch.nn.Parameter(randn(3, 4))
+    with pytest.raises(Unsupported) as caught:
+        joint(traced(program), randn(2, 4))
+    assert caught.value.reason == "unlifted-parameter"
+    with torch.no_grad():
+        graph = joint(traced(program), randn(2, 4))
+    assert [n.op for n in graph.graph.nodes].count("get_attr") == 1
+
+
+def test_constants_made_in_the_program() -> None:
+    def program(x: Any) -> Any:
+        return x + call(x, torch.tensor, [1.0, 2.0]) * call(x, torch.tensor, 3.0)
+
+    args = [randn(2, grad=True)]
+    graph = joint(traced(program), *args)
+    assert_same(eager(program, args, graph), execute(graph, args), 1e-12)
+
+
+def test_grad_mode_of_the_program_is_left_where_it_was() -> None:
+    def program(x: Any) -> Any:
+        set_grad(x, False)
+        return x * 2
+
+    joint(traced(program), randn(2, grad=True))
+    assert torch.is_grad_enabled()
+
+
+def test_traces_in_half_the_time_of_make_fx() -> None:
+    args = gpt_args(torch.float32)
+    module = traced(gpt)
+
+    def both(args: list[Tensor], tangents: list[Tensor]) -> Any:
+        outputs = module(*args)
+        return outputs, torch.autograd.grad(outputs, [a for a in args if a.requires_grad], tangents, allow_unused=True)
+
+    def fastest(trace: Callable[[], Any]) -> float:
+        times: list[float] = []
+        for _ in range(6):
+            start = time.process_time()
+            trace()
+            times.append(time.process_time() - start)
+        return min(times)
+
+    ours = fastest(lambda: joint(module, *args))
+    theirs = fastest(lambda: make_fx(both, tracing_mode="fake")(args, [torch.ones(()), torch.ones(2, 6, 11)]))
+    assert ours < theirs / 2, f"{ours:.3f} s against {theirs:.3f} s"
