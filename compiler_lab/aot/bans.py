@@ -37,8 +37,11 @@ REASONS: dict[str, str] = {
     "cheaper": "computing it again from saved values costs fewer saved bytes than keeping it",
 }
 
-MATMUL = frozenset(f"aten.{n}" for n in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot", "addbmm", "_scaled_mm", "_int_mm", "linear", "matmul", "_addmm_activation"))
-CONVOLUTION = frozenset(f"aten.{n}" for n in ("convolution", "_convolution", "convolution_overrideable", "cudnn_convolution", "mkldnn_convolution", "convolution_backward"))
+MATMUL = frozenset(
+    f"aten.{n}"
+    for n in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot", "linear", "matmul", "_scaled_mm", "_int_mm", "_addmm_activation")
+)
+CONVOLUTION = frozenset(f"aten.{n}" for n in ("convolution", "_convolution", "convolution_overrideable", "cudnn_convolution", "convolution_backward"))
 
 # Beside what torch tags as pointwise: what our lowering turns into loops, and what loops can absorb.
 FUSIBLE = frozenset(

@@ -14,7 +14,7 @@ our tests. Left out: lower bounds, costs, and decomposition of the flow other th
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
 
 from ..core.errors import InvalidIR
 from .ir import INFINITE, FlowEdge, FlowNetwork, FlowSolution
@@ -23,47 +23,53 @@ SOURCE, SINK = "source", "sink"
 
 
 class _Residual:
-    """The residual graph: arc ``2 * i`` is edge i, ``2 * i + 1`` its reverse; ``room`` is what each can still take."""
+    """The residual graph: arc ``2 * i`` is edge i, ``2 * i + 1`` its reverse; ``room`` is what each can still take.
+
+    The arcs that leave node n are ``arcs[start[n] : start[n + 1]]``: flat lists of ints, which the garbage collector need not walk.
+    """
 
     def __init__(self, edges: tuple[FlowEdge, ...]) -> None:
         index: dict[str, int] = {SOURCE: 0, SINK: 1}
         self.head: list[int] = []  # the node an arc leads to
         self.room: list[float] = []
-        self.arcs: list[list[int]] = [[], []]  # arcs that leave a node
-        for number, edge in enumerate(edges):
+        for edge in edges:
             if not edge.capacity >= 0:  # NaN too
                 raise InvalidIR(f"edge {edge.source} -> {edge.target} has capacity {edge.capacity}", why="a capacity is a number of bytes, 0 or more")
-            ends: list[int] = []
-            for name in (edge.source, edge.target):
-                if name not in index:
-                    index[name] = len(index)
-                    self.arcs.append([])
-                ends.append(index[name])
-            self.head += (ends[1], ends[0])
+            tail, head = index.setdefault(edge.source, len(index)), index.setdefault(edge.target, len(index))
+            self.head += (head, tail)
             self.room += (edge.capacity, 0.0)
-            self.arcs[ends[0]].append(2 * number)
-            self.arcs[ends[1]].append(2 * number + 1)
         self.names = tuple(index)
+        degree = [0] * len(index)
+        for node in self.head:  # a node has as many arcs out as in: each has its reverse
+            degree[node] += 1
+        self.start = [0, *itertools.accumulate(degree)]
+        self.arcs = [0] * len(self.head)
+        place = self.start[:]
+        for arc, node in enumerate(self.head):
+            self.arcs[place[node]] = arc ^ 1
+            place[node] += 1
 
     def levels(self) -> list[int]:
-        """Distance of each node to the sink along arcs that have room; -1 where there is no way."""
+        """Distance of each node to the sink along arcs that have room; -1 where there is no way, or none as short as the source's."""
         level = [-1] * len(self.names)
-        level[1] = 0
-        queue = deque([1])
-        head, room = self.head, self.room
-        while queue:
-            node = queue.popleft()
-            for arc in self.arcs[node]:
-                before = head[arc]
-                if level[before] < 0 and room[arc ^ 1] > 0:
-                    level[before] = level[node] + 1
-                    queue.append(before)
+        level[1] = distance = 0
+        front, head, room, arcs, start = [1], self.head, self.room, self.arcs, self.start
+        while front and level[0] < 0:
+            distance += 1
+            behind: list[int] = []
+            for node in front:
+                for arc in arcs[start[node] : start[node + 1]]:
+                    before = head[arc]
+                    if level[before] < 0 and room[arc ^ 1] > 0:
+                        level[before] = distance
+                        behind.append(before)
+            front = behind
         return level
 
     def blocking_flow(self, level: list[int], found: list[tuple[tuple[str, ...], float]]) -> None:
         """Push along shortest paths until none is left, adding each to ``found``."""
-        head, room, arcs = self.head, self.room, self.arcs
-        cursor = [0] * len(self.names)
+        head, room, arcs, start = self.head, self.room, self.arcs, self.start
+        cursor = start[:]
         path: list[int] = []  # arcs from the source to `node`
         node = 0
         while True:
@@ -82,19 +88,18 @@ class _Residual:
                 node = head[path[full] ^ 1]  # back to where the first full arc starts
                 del path[full:]
                 continue
-            mine = arcs[node]
-            while cursor[node] < len(mine):
-                arc = mine[cursor[node]]
-                if room[arc] > 0 and level[head[arc]] == level[node] - 1:
-                    path.append(arc)
-                    node = head[arc]
-                    break
-                cursor[node] += 1
-            else:
-                if not path:
-                    return
+            here, end, below = cursor[node], start[node + 1], level[node] - 1
+            while here < end and (level[head[arcs[here]]] != below or room[arcs[here]] <= 0):
+                here += 1
+            cursor[node] = here
+            if here < end:
+                path.append(arcs[here])
+                node = head[arcs[here]]
+            elif path:
                 node = head[path.pop() ^ 1]
                 cursor[node] += 1
+            else:
+                return
 
 
 def _unbounded(path: tuple[str, ...]) -> InvalidIR:

@@ -65,7 +65,7 @@ class Partition(Artifact):
 
     def text(self) -> str:
         values = {n.name: nbytes(n.meta["val"]) for n in self.forward.graph.nodes if "val" in n.meta}
-        listed = lambda names: ", ".join(f"{n} ({values[n]} bytes)" for n in names) or "nothing"  # noqa: E731
+        listed = lambda names: ", ".join(f"{n} ({values[n]} bytes)" for n in names) or "nothing"
         lines = ["forward:", *("  " + line for line in self.forward.text().split("\n"))]
         if self.backward is not None:
             lines += ["backward:", *("  " + line for line in self.backward.text().split("\n"))]
@@ -120,8 +120,8 @@ def _same_operators(joint: JointGraph, part: GraphArtifact) -> None:
         twin = known.get(node.name)
         if twin is None or (twin.op, target_name(twin)) != (node.op, target_name(node)):
             raise InvalidIR(f"{part.id(node)} is no node of {joint.stage}")
-        rename: Callable[[fx.Node], Any] = lambda n: _Named(copies.get(n.name, n.name))  # noqa: E731
-        plain: Callable[[fx.Node], Any] = lambda n: _Named(n.name)  # noqa: E731
+        rename: Callable[[fx.Node], Any] = lambda n: _Named(copies.get(n.name, n.name))
+        plain: Callable[[fx.Node], Any] = lambda n: _Named(n.name)
         ours, theirs = fx.map_arg((node.args, node.kwargs), rename), fx.map_arg((twin.args, twin.kwargs), plain)
         if format_arg(ours) != format_arg(theirs):
             raise InvalidIR(f"{part.id(node)} reads {format_arg(ours)}, but in {joint.stage} it reads {format_arg(theirs)}")
@@ -181,7 +181,8 @@ def _take_apart(joint: JointGraph) -> _Parts:
         raise InvalidIR(f"{joint.stage} takes {len(placeholders)} inputs, its spec says {spec.primals} primals and {len(spec.tangents)} tangents")
     outputs, gradients = joint.outputs[: spec.forward_outputs], joint.outputs[spec.forward_outputs :]
     if len(gradients) not in (0, spec.primals) or len(outputs) != spec.forward_outputs:
-        raise InvalidIR(f"{joint.stage} returns {len(joint.outputs)} values, its spec says {spec.forward_outputs} and a gradient for each of {spec.primals} primals")
+        expected = f"{spec.forward_outputs} and a gradient for each of {spec.primals} primals"
+        raise InvalidIR(f"{joint.stage} returns {len(joint.outputs)} values, its spec says {expected}")
     tangents = set(placeholders[spec.primals :])
     for node in nodes:
         if any(i in tangents for i in node.all_input_nodes):
@@ -213,8 +214,8 @@ def _saveable(node: fx.Node) -> bool:
 
 
 def _read_by_backward(parts: _Parts) -> set[fx.Node]:
-    """"default": the forward values at which a walk back from the gradients stops."""
-    stop: Callable[[fx.Node], bool] = lambda n: n in parts.split.forward and _saveable(n)  # noqa: E731
+    """ "default": the forward values at which a walk back from the gradients stops."""
+    stop: Callable[[fx.Node], bool] = lambda n: n in parts.split.forward and _saveable(n)
     return {n for n in _ancestors(parts.roots, stop) if stop(n)}
 
 
@@ -238,6 +239,7 @@ def _torch_cost(parts: _Parts) -> Callable[[fx.Node], float]:
     return cost
 
 
+DEFAULTS = Options()
 COST_MODELS: dict[str, Callable[[_Parts], Callable[[fx.Node], float]]] = {"bytes": _bytes_cost, "torch": _torch_cost}
 
 
@@ -346,7 +348,7 @@ def _emit_backward(parts: _Parts, saved: Sequence[fx.Node], names: Sequence[str]
         emit.placeholder(node, name)
     for tangent in parts.joint.placeholders[len(parts.primals) :]:
         emit.placeholder(tangent, tangent.name)
-    done: Callable[[fx.Node], bool] = lambda n: n in emit.of  # noqa: E731
+    done: Callable[[fx.Node], bool] = lambda n: n in emit.of
     needed = _ancestors(parts.roots, done)
     readers = [n for n in parts.nodes if n in needed and n in parts.split.tangents]
     for node in [*readers, *parts.roots]:
@@ -371,11 +373,11 @@ def _explain(parts: _Parts, saved: Sequence[fx.Node], again: Iterable[fx.Node], 
     def why_again(node: fx.Node) -> str:
         return "view" if is_view(node) else "constant" if is_free(node) else "cheaper"
 
-    told = lambda n, outcome, why: Decision("save", (parts.joint.id(n),), outcome, why, {"bytes": nbytes(n.meta["val"])})  # noqa: E731
+    told = lambda n, outcome, why: Decision("save", (parts.joint.id(n),), outcome, why, {"bytes": nbytes(n.meta["val"])})
     return (*bans.values(), *(told(n, "saved", why_saved(n)) for n in saved), *(told(n, "recomputed", why_again(n)) for n in again))
 
 
-def partition(joint: JointGraph, options: Options = Options()) -> Partition:
+def partition(joint: JointGraph, options: Options = DEFAULTS) -> Partition:
     """Cut ``joint`` in two. A joint graph without tangents has no backward; its forward saves nothing.
 
     Raises ``InvalidIR`` where the graph still mutates (functionalize it first) or does not keep its spec, and ``Unsupported``

@@ -33,7 +33,8 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
     """One callable out of ``forward`` (primals -> updates, outputs, saved) and ``backward`` (saved, tangents -> gradients).
 
     tangents: tensors (fake ones will do) with the shape, strides, dtype and device the backward expects of each tangent; without
-    them a tangent is expected laid out as its output is, contiguous where the output's memory has gaps or overlaps. The result takes ``spec.primals`` tensors and returns one value per ``spec.outputs``.
+    them a tangent is expected laid out as its output is, contiguous where the output's memory has gaps or overlaps.
+    The result takes ``spec.primals`` tensors and returns one value per ``spec.outputs``.
     Where grad mode is off, or no input that has a gradient requires one, only the forward runs and nothing is kept.
     """
     infer = _inference(spec, forward)
@@ -182,7 +183,7 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
             return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients)
 
     # Function.apply first looks for functorch transforms; guards refuse such inputs before they get here
-    return super(torch.autograd.Function, CompiledFunction).apply
+    return getattr(super(torch.autograd.Function, CompiledFunction), "apply")  # noqa: B009 (not in torch's annotations)
 
 
 class _Layout:
@@ -215,7 +216,7 @@ def _is_dense(value: Tensor) -> bool:
 def _refuse_to_go_on(gradients: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients, tied to an autograd node that raises: right as numbers, an error when differentiated."""
     tied = [i for i, g in enumerate(gradients) if g is not None]
-    error = torch._C._functions.DelayedError(DOUBLE_BACKWARD, len(tied))
+    error = getattr(torch._C, "_functions").DelayedError(DOUBLE_BACKWARD, len(tied))  # noqa: B009
     made = error(*[gradients[i].detach().requires_grad_() for i in tied])
     results: list[Any] = list(gradients)
     for i, g in zip(tied, made if isinstance(made, tuple) else (made,), strict=True):

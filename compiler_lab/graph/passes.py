@@ -1,0 +1,293 @@
+"""Clean-up passes over FX graphs: each takes a graph and gives a graph of the same class, with a ``Decision`` for every change.
+
+In: any ``GraphArtifact``. Out: the same class, stage and inputs, a new module; untouched nodes keep their names, stacks and
+parents, a node that stands for several has the parents of all of them.
+Always holds: ``run`` gives the same values, outputs are as distinct in memory as before, random numbers are drawn as often
+and in the same order, and the graph given is not changed. Whatever a pass cannot see into (a Python function, a method, a
+submodule) it keeps and does not reorder; all but ``eliminate_dead_code`` leave a graph that writes to tensors alone.
+PyTorch's counterparts: ``torch/fx/graph.py`` (eliminate_dead_code), ``torch/_functorch/compile_utils.py`` (fx_graph_cse),
+``torch/_inductor/constant_folding.py`` and ``torch/_inductor/fx_passes/joint_graph.py`` (no-op views).
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import torch
+import torch.fx as fx
+
+from ..core.artifact import Decision
+from ..core.fx import GraphArtifact
+from ..core.provenance import parents_of
+from ..core.schema import has_effect, is_random, is_view, mutates, op_name, overload
+
+G = TypeVar("G", bound=GraphArtifact)
+
+REASONS = {
+    "unread": "nobody reads it, and running it has no effect of its own",
+    "duplicate": "an earlier node computes the same operator on the same operands",
+    "both_returned": "both reach an output, and two outputs must not share memory that they did not share",
+    "constant": "made from constants alone, and all its elements are equal",
+    "same_view": "shows the same elements in the same places as what it is a view of",
+    "same_copy": "a copy with the same layout of a value that nobody overwrites",
+    "view_of_view": "one view gives what two gave",
+    "writes": "the graph writes to tensors, so a value may change between two readings",
+}
+
+
+def _copy(graph: GraphArtifact) -> fx.GraphModule:
+    """A copy to edit. Unlike ``core.fx.fork`` it keeps parents: ids are the same, since the stage is."""
+    new = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    for node in graph.graph.nodes:
+        mapping[node] = new.node_copy(node, mapping.__getitem__)
+        mapping[node].name = node.name
+        mapping[node].meta = dict(node.meta)
+    return fx.GraphModule(graph.module, new)
+
+
+def _result(graph: G, module: fx.GraphModule, decisions: Iterable[Decision]) -> G:
+    """``graph`` with another module, everything else it says about itself kept."""
+    module.graph.lint()
+    module.recompile()
+    made = copy.copy(graph)
+    made.module, made.decisions = module, (*graph.decisions, *decisions)
+    return made
+
+
+def _told(graph: GraphArtifact, kind: str, node: fx.Node, outcome: str, reason: str, **facts: Any) -> Decision:
+    return Decision(kind, (graph.id(node),), outcome, reason, facts)
+
+
+def _is_opaque(node: fx.Node) -> bool:
+    """Something whose effects cannot be told from a schema."""
+    return node.op in ("call_module", "call_method") or (node.op == "call_function" and overload(node) is None and node.target not in PURE_FUNCTIONS)
+
+
+PURE_FUNCTIONS = frozenset(
+    getattr(operator, n) for n in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "matmul", "eq", "ne", "lt", "le", "gt", "ge")
+)
+
+
+def _replace(node: fx.Node, other: fx.Node) -> None:
+    node.replace_all_uses_with(other)
+    node.graph.erase_node(node)
+
+
+def _left_alone(graph: G, kind: str) -> G | None:
+    """The graph unchanged, with the reason, where it writes to tensors."""
+    writer = next((n for n in graph.graph.nodes if mutates(n) or _is_opaque(n)), None)
+    return None if writer is None else _result(graph, _copy(graph), (_told(graph, kind, writer, "refused", "writes"),))
+
+
+def _returned(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose memory reaches an output: the outputs and what they are views of."""
+    found: set[fx.Node] = set()
+    for node in graph.output_node().all_input_nodes:
+        found.add(node)
+        while is_view(node) or op_name(node) == "getitem":
+            node = node.all_input_nodes[0]
+            found.add(node)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- dead code
+
+
+def eliminate_dead_code(graph: G) -> G:
+    """Drops what no output depends on. Kept: placeholders, and what has an effect (writes, draws, returns nothing, is opaque)."""
+    module, decisions = _copy(graph), list[Decision]()
+    for node in reversed(module.graph.nodes):
+        if not node.users and node.op in ("call_function", "get_attr") and not has_effect(node) and not _is_opaque(node):
+            decisions.append(_told(graph, "eliminate", node, "removed", "unread"))
+            module.graph.erase_node(node)
+    return _result(graph, module, reversed(decisions))
+
+
+# ------------------------------------------------------------------------------------------------- common subexpressions
+
+
+def _key(value: Any) -> Any:
+    """A hashable stand-in for an argument: equal keys, same meaning (1, 1.0 and True differ, and so do 0.0 and -0.0)."""
+    if isinstance(value, fx.Node):
+        return ("node", value.name)
+    if isinstance(value, (tuple, list)):
+        return ("list", *map(_key, value))
+    if isinstance(value, dict):
+        return ("dict", *((k, _key(v)) for k, v in sorted(value.items())))
+    if isinstance(value, slice):
+        return ("slice", _key(value.start), _key(value.stop), _key(value.step))
+    return (type(value).__name__, repr(value))
+
+
+def eliminate_common_subexpressions(graph: G) -> G:
+    """One node for all that call the same operator on the same operands.
+
+    Never merged: random operators, operators with an effect, and two values that both reach an output, which must stay two.
+    """
+    if (same := _left_alone(graph, "merge")) is not None:
+        return same
+    module, decisions = _copy(graph), list[Decision]()
+    returned = _returned(module.graph)
+    seen: dict[Any, fx.Node] = {}
+    for node in list(module.graph.nodes):
+        if node.op not in ("call_function", "get_attr") or has_effect(node):
+            continue
+        key = (node.op, node.target, _key(node.args), _key(node.kwargs))
+        first = seen.setdefault(key, node)
+        if first is node:
+            continue
+        if node in returned and first in returned and node.op != "get_attr":
+            decisions.append(_told(graph, "merge", node, "kept", "both_returned", into=graph.id(first)))
+            continue
+        if node in returned:
+            returned.add(first)
+        decisions.append(_told(graph, "merge", node, "merged", "duplicate", into=graph.id(first)))
+        first.meta["parents"] = tuple(dict.fromkeys((*parents_of(first), *parents_of(node))))  # it computes for both lines now
+        _replace(node, first)
+    return _result(graph, module, decisions)
+
+
+# ------------------------------------------------------------------------------------------------------------- constants
+
+LARGEST_FOLDED = 4096  # elements: beyond that, computing at compile time costs more than it saves
+
+
+def fold_constants(graph: G) -> G:
+    """What is made from constants alone and turns out to be one number everywhere becomes ``aten.full``.
+
+    Attributes count as inputs, not as constants: a tensor that a module holds may change. Values are computed on the CPU.
+    """
+    if (same := _left_alone(graph, "fold")) is not None:
+        return same
+    module, decisions = _copy(graph), list[Decision]()
+    returned = _returned(module.graph)
+    values: dict[fx.Node, torch.Tensor] = {}
+    for node in list(module.graph.nodes):
+        op, val = overload(node), node.meta.get("val")
+        known = op is not None and not is_random(node) and all(i in values for i in node.all_input_nodes)
+        if not known or not isinstance(val, torch.Tensor) or val.numel() > LARGEST_FOLDED or val.device.type != "cpu" or "empty" in op_name(node):
+            continue
+        args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        assert op is not None
+        with torch.no_grad():
+            value = op(*args, **kwargs)
+        values[node] = value
+        fresh = value.is_contiguous() and not (is_view(node) and node in returned)
+        if node.all_input_nodes and fresh and _is_uniform(value) and (value.dtype, value.shape) == (val.dtype, val.shape):
+            full = {"dtype": value.dtype, "layout": torch.strided, "device": value.device, "pin_memory": False}
+            node.target, node.args, node.kwargs = torch.ops.aten.full.default, (list(value.shape), value.flatten()[0].item()), full
+            decisions.append(_told(graph, "fold", node, "folded", "constant"))
+    return _result(graph, module, decisions)
+
+
+def _is_uniform(value: torch.Tensor) -> bool:
+    """All elements alike, the sign of zero included; no NaN (which may carry bits), no complex numbers."""
+    if value.numel() == 0 or value.is_complex() or value.dtype not in FOLDED_TYPES:
+        return False
+    first = value.flatten()[0]
+    alike = bool((value == first).all())
+    return alike and (not value.is_floating_point() or bool((value.signbit() == first.signbit()).all()))
+
+
+FOLDED_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+# ----------------------------------------------------------------------------------------------------------------- views
+
+# Views that only rename places: equal shape, strides and offset mean equal elements (``view.dtype`` and ``_conj`` are not of the kind).
+RESHAPES = ("aten.view", "aten._unsafe_view", "aten.reshape", "aten._reshape_alias")
+IDENTITIES = frozenset(
+    (*RESHAPES, *(f"aten.{n}" for n in ("expand", "permute", "transpose", "t", "squeeze", "unsqueeze", "slice", "alias", "detach", "narrow")))
+)
+COPIES = frozenset({"aten.clone", "aten._to_copy"})
+
+
+def _layout(node: fx.Node) -> tuple[Any, ...]:
+    """Everything a reader can tell of a tensor but its values."""
+    val = node.meta["val"]
+    return (val.dtype, val.device, tuple(val.shape), val.stride(), val.requires_grad, val.is_conj(), val.is_neg())
+
+
+def _is_same_view(node: fx.Node, base: fx.Node) -> bool:
+    return op_name(node) in IDENTITIES and isinstance(base.meta.get("val"), torch.Tensor) and _layout(node) == _layout(base)
+
+
+def _is_same_copy(node: fx.Node, base: fx.Node) -> bool:
+    same = isinstance(base.meta.get("val"), torch.Tensor) and _layout(node) == _layout(base)
+    return same and op_name(node) in COPIES and not node.kwargs.get("pin_memory")
+
+
+def _dims(node: fx.Node) -> tuple[int, ...] | None:
+    """The permutation that ``permute``, ``transpose`` or ``t`` makes, or None for other nodes."""
+    name, rank = op_name(node), node.meta["val"].dim() if isinstance(node.meta.get("val"), torch.Tensor) else 0
+    if name == "aten.permute":
+        return tuple(d % rank for d in node.args[1]) if rank else ()  # type: ignore[union-attr]
+    if name == "aten.t":
+        return tuple(reversed(range(rank)))
+    if overload(node) is torch.ops.aten.transpose.int:
+        order = list(range(rank))
+        if rank:
+            a, b = (int(d) % rank for d in node.args[1:3])  # type: ignore[arg-type]
+            order[a], order[b] = order[b], order[a]
+        return tuple(order)
+    return None
+
+
+def _merge_permutes(node: fx.Node, inner: fx.Node) -> tuple[Any, ...] | None:
+    outer_dims, inner_dims = _dims(node), _dims(inner)
+    if outer_dims is None or inner_dims is None:
+        return None
+    return (torch.ops.aten.permute.default, [inner_dims[d] for d in outer_dims])
+
+
+def _merge_reshapes(node: fx.Node, inner: fx.Node) -> tuple[Any, ...] | None:
+    """A view of a view is a view of the first tensor where that one is contiguous: it can be viewed as anything."""
+    if op_name(node) not in RESHAPES or op_name(inner) not in RESHAPES or not isinstance(node.args[1], (list, tuple)):
+        return None
+    source = inner.all_input_nodes[0].meta.get("val")
+    if not isinstance(source, torch.Tensor) or source.dtype != node.meta["val"].dtype:  # view.dtype is called a view, too
+        return None
+    if not source.is_contiguous() or not node.meta["val"].is_contiguous():
+        return None
+    return (torch.ops.aten.view.default, list(node.meta["val"].shape))
+
+
+def _merge_expands(node: fx.Node, inner: fx.Node) -> tuple[Any, ...] | None:
+    if op_name(node) != "aten.expand" or op_name(inner) != "aten.expand":
+        return None
+    return (torch.ops.aten.expand.default, list(node.meta["val"].shape))
+
+
+MERGES: tuple[Callable[[fx.Node, fx.Node], tuple[Any, ...] | None], ...] = (_merge_permutes, _merge_reshapes, _merge_expands)
+"""For a view ``node`` of a view ``inner``: the operator and arguments that make it from what ``inner`` views, or None."""
+
+
+def simplify_views(graph: G) -> G:
+    """Drops views and copies that change nothing, and makes views of views views of the first tensor.
+
+    Outputs themselves stay as they are; a copy is dropped only where its memory does not reach an output.
+    """
+    if (same := _left_alone(graph, "view")) is not None:
+        return same
+    module, decisions = _copy(graph), list[Decision]()
+    outputs, returned = set(module.graph.output_node().all_input_nodes), _returned(module.graph)
+    for node in list(module.graph.nodes):
+        inputs: Sequence[fx.Node] = node.all_input_nodes
+        if node in outputs or len(inputs) != 1 or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        (base,) = inputs
+        if is_view(base) and (merged := next((m for rule in MERGES if (m := rule(node, base))), None)) is not None:
+            node.target, node.args, node.kwargs = merged[0], (base.all_input_nodes[0], *merged[1:]), {}
+            decisions.append(_told(graph, "view", node, "merged", "view_of_view"))
+            (base,) = node.all_input_nodes
+        if _is_same_view(node, base):
+            decisions.append(_told(graph, "view", node, "removed", "same_view"))
+            _replace(node, base)
+        elif node not in returned and _is_same_copy(node, base):
+            decisions.append(_told(graph, "view", node, "removed", "same_copy"))
+            _replace(node, base)
+    return _result(graph, module, decisions)
