@@ -15,7 +15,6 @@ import linecache
 import os
 import re
 import shutil
-import signal
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -83,14 +82,9 @@ def _failure(kernels: Kernels, toolchain: Toolchain, folder: str, ran: Ran) -> C
     """What the compiler said first, the generated line it said it about, and whose line that is."""
     name = os.path.basename(toolchain.path)
     hint = f"the generated source and {HEADER} are kept in {folder}"
-    if ran.code is None:
-        return CodegenFailed(f"{name} did not finish in time and was stopped", hint=hint)
-    if ran.code < 0:
-        return CodegenFailed(f"{name} was killed by {signal.Signals(-ran.code).name}", why="often the machine has run out of memory", hint=hint)
     error = re.search(rf"^(?:\S*/)?({re.escape(SOURCE)}|{re.escape(HEADER)}):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", ran.output, re.MULTILINE)
     if error is None:
-        said = next((line for line in ran.output.splitlines() if "error" in line.lower() or "killed" in line.lower()), ran.output.strip()[:200])
-        return CodegenFailed(f"{name} failed (exit status {ran.code})", why=said or "it printed nothing", hint=hint)
+        return CodegenFailed("the generated source could not be compiled", why=ran.reason(name), hint=hint)
     file, number, message = error[1], int(error[2]), error[3]
     line = next((ln for ln in kernels.lines if ln.number == number), None) if file == SOURCE else None
     why = f"{file}:{number}: {message}" + (f"\n         {line.text.strip()}" if line else "")

@@ -38,17 +38,17 @@ class Cache:
     root: Path
 
     def find(self, key: str) -> Path | None:
-        """The library for ``key``; None when there is none that is whole."""
-        folder = self._folder(key)
+        """The library for ``key``, here or among those this process had to keep to itself; None when there is none that is whole."""
         try:
-            candidates = sorted(p for p in folder.iterdir() if p.suffix == ".so")
+            candidates = sorted(p for p in self._folder(key).iterdir() if p.suffix == ".so")
         except OSError:
-            return None
+            candidates = []
         for path in candidates:
             if _digest(path) == path.stem:
                 return path
             self.discard(path)
-        return None
+        fell_back = private_cache.cache_info().currsize > 0 and private_cache().root != self.root
+        return private_cache().find(key) if fell_back else None
 
     def publish(self, key: str, library: bytes, source: str) -> Path:
         """Stores a built library, with its source beside it for readers. Falls back to a private folder when this one cannot be written."""

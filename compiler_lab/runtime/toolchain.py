@@ -8,8 +8,15 @@ PyTorch's counterpart: ``torch/_inductor/cpp_builder.py`` and ``cpu_vec_isa.py``
 Why these flags: ``-fno-trapping-math`` lets comparisons become selects and ``-fno-math-errno`` lets square roots stay inline; both
 keep every value as it is. ``-ffp-contract=off`` rounds as eager does and ``-fwrapv`` makes integer overflow wrap as in eager.
 Never -ffast-math: NaN, infinities, signed zeros and the order of sums are the program's. ``-g1`` is the line table that leads
-from assembly back to the source; it costs no time worth measuring. Loops carry ``omp simd``, so ``-O2`` vectorises them too;
-compile seconds with -O2 / -O3: TIMES
+from assembly back to the source; it costs no time worth measuring.
+
+Loops carry ``omp simd``, so -O2 vectorises them as -O3 does; what it lacks is unrolling of the short accumulator loops, which
+``-fpeel-loops`` brings. Measured on one kernel, 512 x 1024 on one thread, as compile seconds and run time with g++ 12:
+
+             -O2              -O2 -fpeel-loops   -O3
+    gelu     0.10 s, 507 us                      0.11 s, 497 us
+    softmax  0.19 s, 547 us   0.19 s, 505 us     0.21 s, 536 us
+    norm     0.15 s, 204 us   0.16 s, 119 us     0.13 s, 147 us
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import warnings
@@ -37,33 +45,47 @@ from .cache import cache_root, replace_file
 SOURCE, HEADER = "kernels.cpp", "lab_math.h"
 
 PLAIN = ("-std=c++17", "-O2", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-g1")
+GCC = ("-fpeel-loops",)
 NATIVE = ("-march=native",)
 OPENMP = ("-fopenmp",)
 
 COMPILE_SECONDS = 300.0
 """After this long a compiler counts as hung."""
 
-PROBE = """\
-#include <stdint.h>
-#ifdef _OPENMP
-extern "C" int omp_get_max_threads(void) noexcept;
-#endif
-extern "C" int probe(float* x, int64_t n) {
-#pragma omp parallel for
-  for (int64_t i = 0; i < n; i++) x[i] += 1.0f;
-#ifdef _OPENMP
-  return omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
-"""
-
 EXTENSIONS: dict[str, str] = {
     "__SSE2__": "SSE2", "__SSE4_1__": "SSE4.1", "__AVX__": "AVX", "__AVX2__": "AVX2", "__FMA__": "FMA", "__F16C__": "F16C",
     "__AVX512F__": "AVX-512F", "__ARM_NEON": "NEON", "__ARM_FEATURE_SVE": "SVE",
 }  # fmt: skip
 """Predefined macros, and the vector extension each stands for."""
+
+PROBE = (
+    """\
+#include <stdint.h>
+extern "C" const char probe_facts[];
+const char probe_facts[] = "compiler_lab|" __VERSION__ "|"
+#ifdef __clang__
+  "clang|"
+#else
+  "gcc|"
+#endif
+"""
+    + "".join(f'#ifdef {macro}\n  "{name},"\n#endif\n' for macro, name in EXTENSIONS.items())
+    + """\
+#ifdef _OPENMP
+  "|OpenMP";
+extern "C" int omp_get_max_threads(void) noexcept;
+#else
+  "|";
+static inline int omp_get_max_threads() { return 1; }
+#endif
+extern "C" int probe(float* x, int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) x[i] += 1.0f;
+  return omp_get_max_threads();
+}
+"""
+)
+"""Says in its bytes what it was compiled with: one process tells all."""
 
 INSTALL = (
     "install a C++ compiler: `apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), `xcode-select --install` (macOS), "
@@ -91,6 +113,16 @@ class Ran:
 
     code: int | None
     output: str
+
+    def reason(self, name: str) -> str:
+        """In words: what the compiler ``name`` said first, or what ended it."""
+        if self.code is None:
+            return f"{name} did not finish in time and was stopped"
+        if self.code < 0:
+            return f"{name} was killed by {signal.Signals(-self.code).name}"
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        said = next((line for line in lines if "error" in line.lower() or "killed" in line.lower()), lines[0] if lines else "nothing")
+        return f"{name} ended with exit status {self.code} and said: {said.strip()[:300]}"
 
 
 def find_toolchain(cxx: str = "", cache_dir: str = "") -> Toolchain:
@@ -150,7 +182,7 @@ def _find(cxx: str) -> str | None:
 @functools.cache
 def _probed(path: str, mtime: int, size: int, root: Path) -> Toolchain:
     """Probed once in a process and, by way of ``root``, once on a machine. The record's name holds all it depends on."""
-    depends = json.dumps([path, mtime, size, cpu_features(), PLAIN, PROBE, _torch_lib()])
+    depends = json.dumps([path, mtime, size, cpu_features(), _attempts("gcc"), _attempts("clang"), PROBE])
     record = root / f"toolchain-{hashlib.sha256(depends.encode()).hexdigest()[:32]}.json"
     try:
         toolchain = _from_json(record.read_text())
@@ -184,32 +216,51 @@ def _attempts(kind: str) -> list[tuple[tuple[str, ...], tuple[str, ...], tuple[s
     openmp = [(OPENMP, ())]
     if platform.system() == "Darwin":  # Apple's clang has no runtime of its own; torch brings one
         openmp = [(("-Xclang", *OPENMP), (f"-L{_torch_lib()}", "-lomp", f"-Wl,-rpath,{_torch_lib()}"))]
+    plain = (*PLAIN, *(GCC if kind == "gcc" else ()))
     rows: list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = []
     for native, native_note in ((NATIVE, ()), ((), (slower,))):
-        rows += [((*PLAIN, *native, *omp), (*link, *vector_math), native_note) for omp, link in openmp]
-        rows += [((*PLAIN, *native, "-fopenmp-simd"), vector_math, (*native_note, serial))]
+        rows += [((*plain, *native, *omp), (*link, *vector_math), native_note) for omp, link in openmp]
+        rows += [((*plain, *native, "-fopenmp-simd"), vector_math, (*native_note, serial))]
     return [*rows, (PLAIN, ("-lm",), (slower, serial))]
 
 
 def _probe(path: str) -> Toolchain:
+    """Tries the flags until something builds. The compiler's name is a first guess at its kind; what it builds says the truth."""
+    kind = "clang" if "clang" in os.path.basename(path) or platform.system() == "Darwin" else "gcc"
+    facts, why = None, ""
     with tempfile.TemporaryDirectory(prefix="compiler_lab_probe_") as folder:
         Path(folder, "probe.cpp").write_text(PROBE)
-        macros = _macros(path, (), folder)
-        kind: Literal["gcc", "clang"] = "clang" if "__clang__" in macros else "gcc"
-        output = ""
         for flags, libraries, notes in _attempts(kind):
-            ran = run_compiler([path, *flags, "probe.cpp", "-o", "probe.so", *libraries], folder)
-            if ran.code == 0:
-                macros = _macros(path, flags, folder)
-                extensions = tuple(name for macro, name in EXTENSIONS.items() if macro in macros)
-                version = f"{'clang' if kind == 'clang' else 'g++'} {macros.get('__VERSION__', '').strip(chr(34))}"
-                return Toolchain(path, kind, version, flags, libraries, extensions, "_OPENMP" in macros, notes)
-            output = ran.output or output
-    why = next((line for line in output.splitlines() if "error" in line), output.strip()[:200]) or "it printed nothing"
+            facts, ended = _try(path, flags, libraries, folder)
+            if facts is not None and facts[2] != kind:
+                return _probe_as(path, facts[2], folder) or _toolchain(path, flags, libraries, notes, facts)
+            if facts is not None:
+                return _toolchain(path, flags, libraries, notes, facts)
+            why = why or ended
     raise CodegenFailed(f"the C++ compiler {path} cannot build a shared library", why=why, hint=INSTALL)
 
 
-def _macros(path: str, flags: tuple[str, ...], folder: str) -> dict[str, str]:
-    wanted = [f for f in flags if f != "-shared"]
-    ran = run_compiler([path, *wanted, "-dM", "-E", "-x", "c++", "probe.cpp"], folder)
-    return dict(re.findall(r"^#define (\w+) ?(.*)$", ran.output, re.MULTILINE)) if ran.code == 0 else {}
+def _probe_as(path: str, kind: str, folder: str) -> Toolchain | None:
+    for flags, libraries, notes in _attempts(kind):
+        facts, _ = _try(path, flags, libraries, folder)
+        if facts is not None:
+            return _toolchain(path, flags, libraries, notes, facts)
+    return None
+
+
+def _try(path: str, flags: tuple[str, ...], libraries: tuple[str, ...], folder: str) -> tuple[list[str] | None, str]:
+    """The fields of ``probe_facts``, or None and how the compiler ended."""
+    ran = run_compiler([path, *flags, "probe.cpp", "-o", "probe.so", *libraries], folder)
+    built = Path(folder, "probe.so")
+    if ran.code != 0 or not built.exists():
+        return None, ran.reason(os.path.basename(path))
+    found = re.search(rb"compiler_lab\|[^\0]*", built.read_bytes())
+    built.unlink()
+    return (found[0].decode().split("|"), "") if found else (None, "what it built is not the program it was given")
+
+
+def _toolchain(path: str, flags: tuple[str, ...], libraries: tuple[str, ...], notes: tuple[str, ...], facts: list[str]) -> Toolchain:
+    _, version, kind, extensions, openmp = facts
+    known: Literal["gcc", "clang"] = "clang" if kind == "clang" else "gcc"
+    text = version if known == "clang" else f"g++ {version}"
+    return Toolchain(path, known, text, flags, libraries, tuple(extensions.strip(",").split(",")) if extensions else (), openmp == "OpenMP", notes)
