@@ -105,7 +105,7 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
     ids = {n.name: f"{schedule.stage}/{group.name}/{n.name}" for n in group.nodes}
     reads, writes = arguments(group)
     mode, reason, facts = sharing(group)
-    bodies = Bodies(group, buffers, {b: names[b] for b in (*reads, *writes)}, ids)
+    bodies = Bodies(group, names, (*reads, *writes), ids)
     empty = numel(group.outer) == 0
     k = KernelCode(e, group, bodies, [], mode)
     if group.shape == "column":

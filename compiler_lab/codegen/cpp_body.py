@@ -10,7 +10,7 @@ beyond loads and indices: one op of the program stays one statement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..core.errors import InvalidIR
 from ..core.provenance import Stack, stack_of
 from ..lowering import ops
 from ..lowering.index import Div, Index, Mod, Var
-from ..lowering.ir import BufferSpec, LoopNode
+from ..lowering.ir import LoopNode
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
 from .cpp_reduce import Reduction
@@ -32,10 +32,11 @@ BAD_INDEX, ZERO_DIVISION, NO_MEMORY = "bad_index", "zero_division", "no_memory"
 
 @dataclass(frozen=True)
 class Value:
-    """A C++ expression without side effects (a name or a literal) and the loop variables it changes with."""
+    """A C++ expression without side effects (a name or a literal) and the loop variables it changes with; or an ``array`` over lanes."""
 
     text: str
     variables: frozenset[str] = frozenset()
+    array: bool = False
 
 
 @dataclass
@@ -71,19 +72,19 @@ class PhaseCode:
 class Bodies:
     """Translates the phases of one group, in order.
 
-    ``pointers``: buffer name -> C++ pointer. ``ids``: node name -> item id. ``column``: values of an outer point live in arrays over
+    ``names``: buffer -> its name in C++. ``arguments``: buffers the kernel has pointers to. ``ids``: node -> item id. ``column``: values of an outer point live in arrays over
     ``lane``, because the contiguous outer variable is walked inside the sweeps.
     """
 
-    def __init__(self, group: LoopGroup, buffers: Mapping[str, BufferSpec], pointers: Mapping[str, str], ids: Mapping[str, str]) -> None:
-        self.group, self.buffers, self.pointers, self.ids = group, buffers, pointers, ids
+    def __init__(self, group: LoopGroup, names: Mapping[str, str], arguments: Iterable[str], ids: Mapping[str, str]) -> None:
+        self.group, self.names, self.arguments, self.ids = group, names, frozenset(arguments), ids
         self.column = group.shape == "column"
         self.outer: dict[str, tuple[Index, Value]] = {}  # values of the outer point, from earlier phases
         self.crossing = _crossing(group) if self.column else frozenset[str]()
         self.outer_scope = Scope()
         self.count = 0
         self.reductions = 0
-        self.rows: dict[str, str] = {b: f"row_{self.pointers[b]}" for b in sorted(group.kept) if group.kept[b] == "row"}
+        self.rows: dict[str, str] = {b: f"row_{self.names[b]}" for b in sorted(group.kept) if group.kept[b] == "row"}
         """Scratch of one outer point: buffer -> C++ name; elements in row-major order of ``inner``."""
         self.width = 1  # column: how many lanes a scratch row has for each of its elements
         self.stored: dict[str, Index] = {}
@@ -107,7 +108,7 @@ class Bodies:
                 after.store()
         self.outer.update(self.outer_scope.buffers)
         if self.column:
-            self.outer = {b: (i, Value(self.array(b))) for b, (i, _) in self.outer.items() if b in self.crossing}
+            self.outer = {b: (i, Value(self.array(b), array=True)) for b, (i, _) in self.outer.items() if b in self.crossing}
         return PhaseCode(phase.space, sweep.statements, reductions, self.outer_scope.statements)
 
     def _reduction(self, node: LoopNode, reduce: fx.Node, sweep: Scope) -> Reduction:
@@ -123,7 +124,7 @@ class Bodies:
 
     def array(self, buffer: str) -> str:
         """Column: the array that carries an outer point's value to later phases."""
-        return f"keep_{self.pointers[buffer]}"
+        return f"keep_{self.names[buffer]}"
 
     def name(self) -> str:
         self.count += 1
@@ -181,7 +182,7 @@ class _Node:
             text, variables = self.index(index, (), n)
             dtype = self.node.output.dtype
             stored = f"{STORE[dtype]}({value.text})" if dtype in STORE else value.text
-            self.add(f"{b.pointers[name]}[{text}] = {stored};", variables | value.variables, n)
+            self.add(f"{b.names[name]}[{text}] = {stored};", variables | value.variables, n)
         if name in b.rows and not self.outer:
             text, variables = self.row_place(n)
             self.add(f"{b.rows[name]}[{text}] = {value.text};", variables | value.variables, n)
@@ -234,11 +235,11 @@ class _Node:
                 raise InvalidIR(f"{self.id} reads element {index} of {buffer}, which is a scratch row", why="only the element at hand is there")
             text, variables = self.row_place(n)
             return self.once(("row", buffer), compute_type(n.meta["dtype"]), f"{b.rows[buffer]}[{text}]", variables, n)
-        if buffer not in b.pointers:
+        if buffer not in b.arguments:
             raise InvalidIR(f"{self.id} reads {buffer}, which is neither an argument of {b.group.name} nor made before it there")
         values = [self.value(a) for a in indirect if isinstance(a, fx.Node)]
         text, variables = self.index(index, values, n)
-        element = f"{b.pointers[buffer]}[{text}]"
+        element = f"{b.names[buffer]}[{text}]"
         dtype: torch.dtype = n.meta["dtype"]
         return self.once(("load", buffer, text), compute_type(dtype), f"{LOAD[dtype]}({element})" if dtype in LOAD else element, variables, n)
 
@@ -246,7 +247,7 @@ class _Node:
         """A value made earlier for the same point: by name, or out of the array that carries it (column)."""
         if index != stored:
             raise InvalidIR(f"{self.id} reads {buffer} at {index}, but the value at hand is the one at {stored}")
-        if value.text.startswith("keep_"):
+        if value.array:
             return self.once(value.text, compute_type(n.meta["dtype"]), f"{value.text}[lane]", frozenset({self.bodies.group.outer[-1].name}), n)
         return value
 
