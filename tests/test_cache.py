@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,7 @@ def test_published_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b"x" + b[1:], lambda b: b + b"x"], ids=["cut", "emptied", "changed", "grown"])
-def test_a_damaged_entry_is_never_handed_out(tmp_path: Path, damage: object) -> None:
-    assert callable(damage)
+def test_a_damaged_entry_is_never_handed_out(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     cache = Cache(tmp_path)
     path = cache.publish(KEY, b"library", "source")
     path.write_bytes(damage(b"library"))

@@ -185,11 +185,11 @@ def _probed(path: str, mtime: int, size: int, root: Path) -> Toolchain:
     depends = json.dumps([path, mtime, size, cpu_features(), _attempts("gcc"), _attempts("clang"), PROBE])
     record = root / f"toolchain-{hashlib.sha256(depends.encode()).hexdigest()[:32]}.json"
     try:
-        toolchain = _from_json(record.read_text())
-    except (OSError, ValueError, TypeError):  # none yet, or not one that we wrote
+        toolchain = _from_record(record.read_text())
+    except (OSError, ValueError):  # none yet, or a damaged one
         toolchain = _probe(path)
         try:
-            replace_file(record, json.dumps(asdict(toolchain), indent=1).encode())
+            replace_file(record, _to_record(toolchain).encode())
         except OSError:
             pass  # the kernels' cache says so, once, when it meets the same folder
     for note in toolchain.notes:
@@ -197,10 +197,17 @@ def _probed(path: str, mtime: int, size: int, root: Path) -> Toolchain:
     return toolchain
 
 
-def _from_json(text: str) -> Toolchain:
-    """Raises ``ValueError`` or ``TypeError`` for anything that is not a record."""
-    read: dict[str, Any] = json.loads(text)
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in read.items()}
+def _to_record(toolchain: Toolchain) -> str:
+    text = json.dumps(asdict(toolchain))
+    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
+
+
+def _from_record(record: str) -> Toolchain:
+    """Raises ``ValueError`` for anything that is not a whole record."""
+    digest, _, text = record.partition("\n")
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise ValueError("the record is damaged")
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
     return Toolchain(**fields)
 
 
