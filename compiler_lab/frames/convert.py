@@ -1,0 +1,211 @@
+"""One frame, converted: interpreted, given to the backend, guarded and assembled; or left to Python with a reason.
+
+In: a ``FrameInput``. Out: an ``Entry``, or None with a ``Break`` recorded. Always holds: an entry accepts the frame it was made from;
+an exception leaves nothing half made; the random number generators are where they were.
+Where PyTorch does this: ``torch/_dynamo/convert_frame.py``. Left out: retracing with parts of a frame (resume functions).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..core.errors import BackendFailed, GraphBroken, InvalidIR, LabError, Unsupported
+from ..core.options import Options
+from ..core.provenance import Location, own_location
+from .assemble import assemble
+from .frame import FrameInput
+from .guards import GuardTree
+from .ir import Break, CapturedGraph, Specialization
+from .reasons import CaptureUnsupported
+from .sources import resolve
+
+Interpret = Callable[[FrameInput], Specialization]
+Backend = Callable[[CapturedGraph, list[Any]], Callable[..., Any]]
+OnEvent = Callable[[str, Any], None]
+
+# with these the program itself is about to raise: Python does it, with the user's own traceback, even under fullgraph
+RAISING = ("raise", "op-error", "bad-call")
+
+
+@dataclass
+class Stats:
+    """What ``stats()`` reports: graphs handed to a backend; breaks, each (code, reason, line) once; how often each reason."""
+
+    graphs: int = 0
+    breaks: int = 0
+    break_reasons: dict[str, int] = field(default_factory=dict[str, int])
+    _seen: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
+
+    def meet(self, found: Break, code: CodeType) -> bool:
+        """Counts ``found`` unless it was met before; True when it is new."""
+        line = where.line if (where := own_location(found.stack)) else 0
+        key = (code.co_filename, code.co_qualname, code.co_firstlineno, found.reason, line)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        self.breaks += 1
+        self.break_reasons[found.reason] = self.break_reasons.get(found.reason, 0) + 1
+        return True
+
+    def clear(self) -> None:
+        self.graphs = self.breaks = 0
+        self.break_reasons.clear()
+        self._seen.clear()
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A captured frame: ``tree`` says when ``code`` may run in its place."""
+
+    tree: GuardTree
+    code: CodeType
+
+    def function(self, fn: FunctionType) -> FunctionType:
+        """``code`` as a plain function in ``fn``'s place."""
+        return FunctionType(self.code, fn.__globals__, fn.__name__, None, fn.__closure__)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The payload of a "captured" event: what was made of a frame, for those who watch."""
+
+    frame: FrameInput
+    specialization: Specialization
+    tree: GuardTree
+    before: CodeType
+    after: CodeType
+    seconds: float
+
+
+class Converter:
+    """How the frames of one compiled function are converted. ``breaks`` lists what was left to Python, each place once."""
+
+    def __init__(self, interpret: Interpret, backend: Backend, *, fullgraph: bool, options: Options, on_event: OnEvent | None, stats: Stats) -> None:
+        self.interpret, self.backend, self.fullgraph, self.options, self.stats = interpret, backend, fullgraph, options, stats
+        self.on_event: OnEvent = on_event or (lambda kind, payload: None)
+        self.breaks: list[Break] = []
+        self.last: Break | None = None
+        self._seen = Stats()
+
+    def frame(self, frame: FrameInput, *, hooked: bool) -> Entry | None:
+        """An entry for ``frame``; None when it is left to Python, or when it is ``hooked`` and holds no tensor work.
+
+        Raises ``GraphBroken`` under fullgraph, ``BackendFailed`` (and any ``LabError`` of the backend but ``Unsupported``)."""
+        start = time.perf_counter()
+        try:
+            with _same_randomness():
+                made = self._frame(frame, hooked)
+        except Unsupported as error:
+            self.broken(_break(error, frame), frame.code, error)
+            return None
+        except _FromBackend as error:
+            raise error.error from error.error.__cause__
+        except Exception as error:  # noqa: BLE001 - a fault of capture must not be the user's: Python runs the frame
+            self.broken(_internal(error, frame), frame.code, error)
+            return None
+        if made is None:
+            return None
+        specialization, entry = made
+        self.on_event("captured", Captured(frame, specialization, entry.tree, frame.code, entry.code, time.perf_counter() - start))
+        return entry
+
+    def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry] | None:
+        specialization = self.interpret(frame)
+        work = any(n.op.startswith("call") for n in specialization.graph.graph.nodes)
+        if hooked and not work:
+            return None
+        compiled = self._compile(specialization, frame) if work else None
+        tree = GuardTree(specialization.guards, frame, hooked=hooked)
+        code = assemble(specialization, compiled, frame)
+        if (failure := tree.explain(frame.locals)) is not None or not tree.check(frame.locals):
+            raise InvalidIR("the guards reject the very frame they were made from", why=failure.text() if failure else "only the C++ check fails")
+        return specialization, Entry(tree, code)
+
+    def _compile(self, specialization: Specialization, frame: FrameInput) -> Callable[..., Any]:
+        cells = dict(zip(frame.code.co_freevars, frame.closure, strict=False))
+        inputs = [resolve(s, frame.locals, frame.globals, cells, frame.builtins) for s in specialization.graph.inputs]
+        try:
+            compiled = self.backend(specialization.graph, inputs)
+        except Unsupported:
+            raise
+        except LabError as error:
+            raise _FromBackend(error) from error
+        except Exception as error:
+            failed = BackendFailed(
+                f"the backend raised {type(error).__name__}: {error}", where=own_location(_first_line(frame)), hint="see the exception it came from"
+            )
+            failed.__cause__ = error
+            raise _FromBackend(failed) from error
+        if not callable(compiled):
+            raise _FromBackend(
+                BackendFailed(f"the backend returned {type(compiled).__name__}, which cannot be called", hint="return a function of the graph's inputs")
+            )
+        self.stats.graphs += 1
+        return compiled.forward if isinstance(compiled, fx.GraphModule) else compiled
+
+    def broken(self, found: Break, code: CodeType, error: BaseException | None = None) -> None:
+        """Records that ``code`` is left to Python. Raises ``GraphBroken`` under fullgraph, unless the program itself is about to raise."""
+        self.last = found
+        if self._seen.meet(found, code):
+            self.breaks.append(found)
+            if self.stats.meet(found, code):
+                self.on_event("break", found)
+        if self.fullgraph and found.reason not in RAISING:
+            raise graph_broken(found, code) from error
+
+
+class _FromBackend(Exception):
+    """Carries a backend's error past the nets for errors of capture."""
+
+    def __init__(self, error: LabError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def graph_broken(found: Break, code: CodeType) -> GraphBroken:
+    """The error that fullgraph=True makes of a break."""
+    at = f" (at {found.instruction})" if found.instruction else ""
+    hint = found.hint or "change that line"
+    return GraphBroken(
+        f"{code.co_qualname} cannot be captured as one graph: {found.what}",
+        where=own_location(found.stack),
+        why=f"reason: {found.reason}{at}",
+        hint=f"{hint}; or pass fullgraph=False to leave the function to Python",
+    )
+
+
+def _break(error: Unsupported, frame: FrameInput) -> Break:
+    if isinstance(error, CaptureUnsupported):
+        found = error.as_break()
+        return found if found.stack else Break(found.reason, found.what, found.instruction, _first_line(frame), found.hint)
+    return Break(error.reason, error.what, "", (error.where,) if error.where else _first_line(frame), error.hint)
+
+
+def _internal(error: Exception, frame: FrameInput) -> Break:
+    what = f"capture itself failed: {type(error).__name__}: {error}"
+    return Break("internal-error", what, "", _first_line(frame), "this is a fault of the compiler, not of the program")
+
+
+def _first_line(frame: FrameInput) -> tuple[Location, ...]:
+    return (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
+
+
+@contextmanager
+def _same_randomness() -> Generator[None]:
+    """Capture must not be seen by a program that draws random numbers."""
+    state = random.getstate()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(state)

@@ -1,0 +1,292 @@
+"""The kinds of guards, as rows: how each is installed in the C++ tree, what it means in Python, and how it is said.
+
+In: a ``Guard`` and the value its source had when the frame was captured. Out: a ``Leaf``, with the facts it checks.
+Always holds: ``install`` and ``holds`` of a row accept the same values; tests/test_guards.py looks for a value on which they differ.
+Where PyTorch does this: ``torch/_dynamo/guards.py`` (``GuardBuilder``: one method per row) and ``torch/csrc/dynamo/guards.cpp``.
+Left out: symbolic sizes; relations between sizes.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..core.errors import InvalidIR, Unsupported
+from ..core.fx import describe
+from ..core.provenance import Stack, own_location
+from .hook import GuardRoot
+from .ir import Guard
+
+# compared by C++ with ==, which for these is exact once the types agree
+SIMPLE = (int, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+# their type objects live as long as the process
+IMMORTAL = ("builtins", "collections", "torch", "enum", "functools", "types")
+
+
+Died = Callable[[Any], None]  # weakref callback: an object that a guard compares identities with is gone
+
+
+@dataclass(frozen=True)
+class Row:
+    """``prepare`` facts from a guard and its value; ``install`` at a C++ node; ``holds`` for a value; ``expected`` and ``got`` in words.
+
+    ``needs_type``: the C++ check is only safe behind a type check. Facts keep no mutable value of the frame alive."""
+
+    prepare: Callable[[Guard, Any, Died], Any]
+    install: Callable[[GuardRoot, Any, Any, str, Any], None]
+    holds: Callable[[Any, Any], bool]
+    expected: Callable[[Any], str]
+    got: Callable[[Any], str]
+    needs_type: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One check at one node: ``facts`` is what it compares with, ready to be compared; ``stack`` is the line that assumed it."""
+
+    kind: str
+    facts: Any
+    text: str
+    stack: Stack
+    why: str
+
+    @property
+    def row(self) -> Row:
+        return LEAVES[self.kind]
+
+
+class Identity:
+    """An object by its id. Ids are used again, so the object's end must be known: a weak reference with a callback tells it.
+
+    Objects that cannot be weakly referenced (dicts, lists) are kept; those that live as long as the process need neither.
+    """
+
+    def __init__(self, value: Any, died: Died) -> None:
+        self.number, self.words, self.mortal = id(value), show(value), False
+        self._keep = self._ref = None
+        if isinstance(value, (type(None), bool, type(...))) or (isinstance(value, type) and value.__module__.partition(".")[0] in IMMORTAL):
+            return
+        try:
+            self._ref = weakref.ref(value, died)
+            self.mortal = True
+        except TypeError:
+            self._keep = value
+
+    def names(self, value: Any) -> bool:
+        return id(value) == self.number and (self._ref is None or self._ref() is value)
+
+
+def show(value: Any) -> str:
+    """A value in a message: short and without addresses."""
+    if isinstance(value, torch.Tensor):
+        return tensor_words(value)
+    if isinstance(value, type):
+        return value.__qualname__
+    if value is None or isinstance(value, (int, float, complex, str, bytes, torch.dtype, torch.device)):
+        text = repr(value)
+        return text if len(text) <= 80 else text[:77] + "..."
+    name = getattr(value, "__qualname__", getattr(value, "__name__", None))
+    return f"{type(value).__name__} {name}" if isinstance(name, str) else f"an object of type {type(value).__qualname__}"
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFacts:
+    """What a tensor guard compares: everything but the data, the storage offset and ``grad``."""
+
+    type: type
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    keys: int
+    words: str
+
+    @staticmethod
+    def of(value: torch.Tensor) -> TensorFacts:
+        keys = dispatch_keys(value)
+        return TensorFacts(type(value), value.dtype, value.device, value.requires_grad, tuple(value.size()), value.stride(), keys, tensor_words(value))
+
+
+def dispatch_keys(value: torch.Tensor) -> int:
+    """The dispatch key set with this thread's included and excluded keys applied, as the C++ check sees it."""
+    keys = torch._C._dispatch_keys(value) | torch._C._dispatch_tls_local_include_set()
+    return (keys - torch._C._dispatch_tls_local_exclude_set()).raw_repr()
+
+
+def _tensor_facts(guard: Guard, value: Any, died: Died) -> TensorFacts:
+    if not isinstance(value, torch.Tensor):
+        raise InvalidIR(f"{guard.text()}: the value is no tensor but {show(value)}")
+    if value.layout != torch.strided or value.is_nested:
+        raise Unsupported(f"{guard.text()}: only dense strided tensors are guarded", reason="tensor-layout")
+    return TensorFacts.of(value)
+
+
+def tensor_differences(value: Any, facts: TensorFacts) -> list[tuple[str, str, str]]:
+    """(property, expected, came) for each that differs."""
+    if type(value) is not facts.type:
+        return [("type", facts.type.__qualname__, show(value))]
+    now = TensorFacts.of(value)
+    rows: list[tuple[str, str, str]] = []
+    for name in ("dtype", "device", "requires_grad", "size", "stride"):
+        if (want := getattr(facts, name)) != (have := getattr(now, name)):
+            rows.append((name, str(want), str(have)))
+    if now.keys != facts.keys:
+        rows.append(("dispatch keys", "those at capture", "others (inference mode, functorch, conjugation or a subclass)"))
+    return rows
+
+
+def tensor_words(value: torch.Tensor) -> str:
+    return f"{type(value).__name__} {describe(value)} on {value.device}" + (", requires grad" if value.requires_grad else "")
+
+
+def exact(value: Any, expected: Any) -> bool:
+    """Equality that a specialization may rest on: same types all the way down, signed zeros and NaN told apart, order of dicts kept."""
+    if value is expected:
+        return True
+    if type(value) is not type(expected):
+        return False
+    if isinstance(expected, float):
+        return (math.isnan(value) and math.isnan(expected)) or (value == expected and math.copysign(1, value) == math.copysign(1, expected))
+    if isinstance(expected, complex):
+        return exact(value.real, expected.real) and exact(value.imag, expected.imag)
+    if isinstance(expected, (list, tuple)):
+        return len(value) == len(expected) and all(map(exact, value, expected))
+    if isinstance(expected, dict):
+        return len(value) == len(expected) and all(exact(a, b) for p, q in zip(value.items(), expected.items(), strict=True) for a, b in zip(p, q, strict=True))
+    if isinstance(expected, (set, frozenset)):
+        return {(type(v), v) for v in value} == {(type(v), v) for v in expected}
+    if isinstance(expected, (range, slice)):
+        return all(exact(getattr(value, part), getattr(expected, part)) for part in ("start", "stop", "step"))
+    return isinstance(expected, SIMPLE) and type(expected).__eq__ in _PLAIN_EQUALITY and bool(value == expected)
+
+
+_PLAIN_EQUALITY = {t.__eq__ for t in SIMPLE}
+
+
+def _install_equals(root: GuardRoot, node: Any, expected: Any, text: str, value: Any) -> None:
+    zero_or_nan = isinstance(expected, float) and (expected == 0.0 or math.isnan(expected))
+    if type(expected) in SIMPLE or (type(expected) is float and not zero_or_nan):
+        root.leaf(node, "equals_match", expected, text=text)
+    else:
+        root.leaf(node, "lambda", lambda value, expected=expected: exact(value, expected), text=text)
+
+
+def _install_keys(root: GuardRoot, node: Any, keys: tuple[Any, ...], text: str, value: Any) -> None:
+    root.leaf(node, "dict_length_check", len(keys), text=text)
+    if len(keys) == 1 and type(keys[0]) is str:
+        root.leaf(node, "dict_contains", True, keys[0], text=text)
+    elif keys:  # order and exact types of keys matter too, which C++ does not look at
+        root.leaf(node, "lambda", lambda value, keys=keys: exact(tuple(value), keys), text=text)
+
+
+def _names(guard: Guard) -> tuple[str, ...]:
+    return (guard.expected,) if isinstance(guard.expected, str) else tuple(guard.expected)
+
+
+def _install_no_attr(root: GuardRoot, node: Any, names: tuple[str, ...], text: str, value: Any) -> None:
+    for name in names:
+        root.leaf(node, "no_hasattr", name, text=text)
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        getattr(value, name)
+    except Exception:  # noqa: BLE001 - as in C++: an attribute whose reading raises anything counts as absent
+        return False
+    return True
+
+
+def _leaf(kind: str) -> Callable[[GuardRoot, Any, Any, str, Any], None]:
+    return lambda root, node, facts, text, value: root.leaf(node, kind, text=text)
+
+
+def _nothing(guard: Guard, value: Any, died: Died) -> None:
+    """No facts: the kind says it all."""
+
+
+LEAVES: dict[str, Row] = {
+    "tensor": Row(
+        _tensor_facts,
+        lambda root, node, f, text, value: root.tensor(node, value, list(f.size), list(f.stride), text),
+        lambda value, f: not tensor_differences(value, f),
+        lambda f: f.words,
+        show,
+    ),
+    "type": Row(
+        lambda guard, value, died: Identity(type(value), died),
+        lambda root, node, t, text, value: root.leaf(node, "type_match", t.number, text=text),
+        lambda value, t: t.names(type(value)),
+        lambda t: f"type {t.words}",
+        lambda value: f"type {show(type(value))}",
+    ),
+    "id": Row(
+        lambda guard, value, died: Identity(value, died),
+        lambda root, node, obj, text, value: root.leaf(node, "id_match", obj.number, text=text),
+        lambda value, obj: obj.names(value),
+        lambda obj: f"the same object as at capture, {obj.words}",
+        lambda value: f"another: {show(value)}",
+    ),
+    "equals": Row(lambda guard, value, died: guard.expected, _install_equals, exact, show, lambda value: f"{show(value)} ({type(value).__qualname__})"),
+    "length": Row(
+        lambda guard, value, died: guard.expected,
+        lambda root, node, n, text, value: root.leaf(node, "length_check", n, text=text),
+        lambda value, n: len(value) == n,
+        lambda n: f"length {n}",
+        lambda value: f"{type(value).__qualname__} of length {len(value)}",
+        needs_type=True,
+    ),
+    "dict_keys": Row(
+        lambda guard, value, died: tuple(guard.expected),
+        _install_keys,
+        lambda value, keys: isinstance(value, dict) and exact(tuple(value), keys),
+        lambda keys: f"the keys {', '.join(map(show, keys)) or '(none)'}",
+        lambda value: f"the keys {', '.join(map(show, value)) or '(none)'}",
+        needs_type=True,
+    ),
+    "no_attr": Row(
+        lambda guard, value, died: _names(guard),
+        _install_no_attr,
+        lambda value, names: not any(_has(value, n) for n in names),
+        lambda names: f"no attribute {' or '.join(names)}",
+        lambda value: f"{show(value)} with it",
+    ),
+    "no_key": Row(
+        lambda guard, value, died: guard.expected,
+        lambda root, node, key, text, value: root.leaf(node, "dict_contains", False, key, text=text),
+        lambda value, key: isinstance(value, dict) and key not in value,
+        lambda key: f"a dict without the key {show(key)}",
+        lambda value: "a dict with it" if isinstance(value, dict) else show(value),
+    ),
+    "none": Row(_nothing, _leaf("none_match"), lambda value, _: value is None, lambda _: "None", show),
+    "true": Row(_nothing, _leaf("true_match"), lambda value, _: value is True, lambda _: "True", show),
+    "false": Row(_nothing, _leaf("false_match"), lambda value, _: value is False, lambda _: "False", show),
+}
+
+# These look at more than one value, or at none: ``guards.GuardTree`` installs them.
+RELATIONS: dict[str, str] = {
+    "aliased": "the same object",
+    "not_aliased": "different objects",
+    "global_state": "torch's state as at capture",
+}
+KINDS = (*LEAVES, *RELATIONS)
+TYPED = ("tensor", "equals", "none", "true", "false")  # these compare the exact type themselves
+
+
+def make_leaf(guard: Guard, value: Any, died: Died) -> Leaf:
+    """A leaf for ``guard``, whose source had ``value`` at capture. Raises InvalidIR for a kind without a row, or when it does not hold."""
+    row = LEAVES.get(guard.kind)
+    if row is None:
+        raise InvalidIR(f"there is no guard of kind {guard.kind!r}", hint=f"kinds: {', '.join(KINDS)}")
+    facts = row.prepare(guard, value, died)
+    if not row.holds(value, facts):
+        where = own_location(guard.stack)
+        raise InvalidIR(
+            f"{guard.text()} does not hold for the frame it was made from", where=where, why=f"expected {row.expected(facts)}, got {row.got(value)}"
+        )
+    return Leaf(guard.kind, facts, f"{guard.kind}: {row.expected(facts)}", guard.stack, guard.why)

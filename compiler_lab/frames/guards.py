@@ -1,0 +1,409 @@
+"""Guards as a tree with two readings: the C++ check of the hot path, and the explanation in words.
+
+In: the guards of a captured frame and the frame. Out: ``GuardTree``: ``check(locals)`` walks C++ guard managers, ``explain(locals)``
+walks the same tree in Python and says which leaf fails first, what it expected, what came, and which line of the user assumed it.
+Always holds: both readings accept the same arguments; the tree accepts the frame it was made from; equal guards are installed once
+and common prefixes of sources are read once; the C++ side holds no function, code object, module or namespace of the user (it is
+invisible to Python's garbage collector, so a cycle through it would never be freed).
+Where PyTorch does this: ``torch/_dynamo/guards.py`` (``CheckFunctionManager``). Left out: symbolic shapes.
+
+How roots are read: arguments and free variables come from the dict (or the frame) that is checked. Globals of the compiled function
+come from the same dict, under ``GLOBALS``; in a tree for the frame hook, whose frames have no such entry, through a weak
+reference to the module. Constants are weakly referenced where Python allows it.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, overload
+
+import torch
+
+from ..core.artifact import Artifact, Decision, Item
+from ..core.errors import InvalidIR, Unsupported
+from ..core.provenance import Stack, own_location
+from .frame import FrameInput
+from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show, tensor_differences
+from .hook import GuardRoot, frame_names
+from .ir import Guard, Source
+from .sources import canonical, read, root_name, step_of
+
+GLOBALS = "<globals>"  # no Python name can be this
+STAGE = "frames.guards"
+REASONS = {
+    "assumed": "the captured code is right only while this holds",
+    "same": "the same guard is already in the tree",
+    "implied": "another guard on the same value compares its exact type",
+}
+# the C++ accessors for each step of a path
+ACCESSORS: dict[str, tuple[str, ...]] = {
+    "attr": ("getattr",), "instance_attr": ("get_generic_dict", "dict_getitem"), "list_item": ("list_getitem",), "tuple_item": ("tuple_getitem",),
+    "item": ("getitem",), "dict_item": ("dict_getitem",), "type_attr": ("type", "getattr"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first guard that fails: ``source`` as the tree writes it, what was ``expected``, what came, and the line that assumed it."""
+
+    kind: str
+    source: str
+    expected: str
+    got: str
+    stack: Stack = ()
+
+    def text(self) -> str:
+        where = own_location(self.stack)
+        return f"{self.source}: expected {self.expected}; got {self.got}" + (f"  (assumed at {where.text()})" if where else "")
+
+
+class Node:
+    """A value that guards look at. ``read`` takes the parent's value; ``children`` by the identity of their step."""
+
+    def __init__(self, text: str, read: Callable[[Any], Any], manager: Any, parent: Node | None) -> None:
+        self.text, self.read, self.manager, self.parent = text, read, manager, parent
+        self.leaves: list[Leaf] = []
+        self.children: dict[Any, Node] = {}
+
+    def value(self, locals: Any) -> Any:
+        """This node's value for a call; raises what its reading raises."""
+        return locals if self.parent is None else self.read(self.parent.value(locals))
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """A guard over several nodes (or none): ``nodes`` and ``facts`` are what ``RELATIONS`` rows compare."""
+
+    kind: str
+    nodes: tuple[Node, ...]
+    facts: Any
+    text: str
+    stack: Stack
+
+
+class GuardTree(Artifact):
+    """The guards of one captured frame. Raises ``InvalidIR`` when one does not hold for the frame it was made from."""
+
+    stage = STAGE
+
+    def __init__(self, guards: tuple[Guard, ...], frame: FrameInput, *, hooked: bool = False) -> None:
+        """``hooked``: the tree will be walked by the frame hook, which knows a frame's locals and nothing else."""
+        build = _Build(frame, hooked)
+        for guard in guards:
+            build.add(guard)
+        build.install()
+        self.root = build.root  # children do not keep their root alive: the tree does
+        self.top, self.relations, self.decisions = build.top, tuple(build.relations), tuple(build.decisions)
+        self._globals = None if hooked else frame.globals
+        self._anchors = build.anchors
+
+    @property
+    def dead(self) -> bool:
+        """An object that a guard compares by identity is gone: no call can pass any more."""
+        return not self._anchors.get("alive", True)
+
+    @overload
+    def check(self) -> None: ...
+    @overload
+    def check(self, locals: dict[str, Any]) -> bool: ...
+    def check(self, locals: dict[str, Any] | None = None) -> bool | None:
+        """With ``locals`` (arguments and free variables by name): whether the captured code may run for them; the C++ reading.
+
+        Without: the well-formedness every artifact has (``InvalidIR``)."""
+        if locals is None:
+            return self._check_form()
+        return self.root.check(self._with_globals(locals))
+
+    def explain(self, locals: dict[str, Any]) -> Failure | None:
+        """The first failing leaf, in words; None when all hold. The Python reading; same verdict as ``check``."""
+        locals = self._with_globals(locals)
+        first = [r for r in self.relations if r.kind == "global_state"]
+        state = next((f for r in first if (f := _relation_failure(r, locals)) is not None), None)
+        failure = state or _explain(self.top, locals)
+        return failure or next((f for r in self.relations if r not in first and (f := _relation_failure(r, locals)) is not None), None)
+
+    def _with_globals(self, locals: dict[str, Any]) -> dict[str, Any]:
+        return locals if self._globals is None else {GLOBALS: self._globals, **locals}
+
+    def run(self, *args: Any) -> Any:
+        """``run(locals)`` is ``check(locals)``."""
+        return self.check(*args)
+
+    def _check_form(self) -> None:
+        for item in self.items():
+            if item.kind != "source" and not item.stack:
+                raise InvalidIR(f"{item.id} has no stack", why="every guard names the line that assumed it")
+
+    def text(self) -> str:
+        lines = [f"{r.kind}: {r.text}" for r in self.relations if not r.nodes]
+        lines += _tree_text(self.top, -1)
+        return "\n".join(lines + [f"{', '.join(n.text for n in r.nodes)}: {r.kind}: {r.text}" for r in self.relations if r.nodes])
+
+    def items(self) -> tuple[Item, ...]:
+        """One item per node ("source") and per check; a check's parents are the nodes it looks at."""
+        items: list[Item] = []
+        for node in _nodes(self.top):
+            stack = next((leaf.stack for n in _nodes(node) for leaf in n.leaves), ())
+            if node.parent is not None:
+                items.append(Item(_id(node), "source", node.text, (_id(node.parent),) if node.parent.parent else (), stack))
+            items += [Item(f"{_id(node)}:{n}", leaf.kind, leaf.text, (_id(node),), leaf.stack, {"why": leaf.why}) for n, leaf in enumerate(node.leaves)]
+        items += [Item(f"{STAGE}/{r.kind}:{n}", r.kind, r.text, tuple(map(_id, r.nodes)), r.stack) for n, r in enumerate(self.relations)]
+        return tuple(items)
+
+
+def _id(node: Node) -> str:
+    return f"{STAGE}/{node.text}"
+
+
+def _nodes(node: Node) -> list[Node]:
+    return [node, *(n for child in node.children.values() for n in _nodes(child))]
+
+
+def _tree_text(node: Node, depth: int) -> list[str]:
+    pad = "  " * max(depth, 0)
+    head = [pad + node.text] if node.parent is not None else []
+    return head + [f"{pad}  {leaf.text}" for leaf in node.leaves] + [line for child in node.children.values() for line in _tree_text(child, depth + 1)]
+
+
+class _Build:
+    """Collects guards as nodes and leaves, then installs them: the leaves of a node in an order that is safe in C++ (types first)."""
+
+    def __init__(self, frame: FrameInput, hooked: bool) -> None:
+        self.frame, self.hooked, self.root = frame, hooked, GuardRoot()
+        self.names = frame_names(frame.code)
+        self.top = Node("", lambda locals: locals, self.root.manager, None)
+        self.relations: list[Relation] = []
+        self.decisions: list[Decision] = []
+        self.stack: Stack = ()
+        self.values: dict[Node, Any] = {self.top: None}  # only while building
+        self.anchors: dict[str, Any] = {}
+        self.anchor_manager: Any = None
+        anchors = self.anchors  # the weak references call this, and must not keep the frame that is in ``self``
+        self._died = lambda _: anchors.update(alive=False)
+
+    def add(self, guard: Guard) -> None:
+        self.stack = guard.stack
+        if guard.kind in RELATIONS:
+            self._relation(guard)
+            return
+        if guard.source is None:
+            raise InvalidIR(f"a {guard.kind!r} guard needs a source")
+        node = self._node(canonical(guard.source, self.frame.locals, self.frame.globals, self.frame.builtins))
+        leaf = make_leaf(guard, self.values[node], self._died)
+        if leaf.row.needs_type and not any(x.kind in ("type", *TYPED) for x in node.leaves):
+            self._put(node, make_leaf(Guard("type", guard.source, type(self.values[node]), guard.stack, guard.why), self.values[node], self._died))
+        self._put(node, leaf)
+
+    def _put(self, node: Node, leaf: Leaf) -> None:
+        if any(x.text == leaf.text and (x.kind != "equals" or exact(x.facts, leaf.facts)) for x in node.leaves):
+            self._decide(node, leaf, "refused", "same")
+            return
+        node.leaves.append(leaf)
+
+    def _decide(self, node: Node, leaf: Leaf, outcome: str, reason: str) -> None:
+        self.decisions.append(Decision("guard", (_id(node),), outcome, reason, {"check": leaf.text}))
+
+    def install(self) -> None:
+        for node in _nodes(self.top):
+            if any(leaf.kind in TYPED for leaf in node.leaves):
+                for leaf in [x for x in node.leaves if x.kind == "type"]:
+                    node.leaves.remove(leaf)
+                    self._decide(node, leaf, "refused", "implied")
+            node.leaves.sort(key=lambda leaf: leaf.kind not in ("type", *TYPED))
+            for leaf in node.leaves:
+                leaf.row.install(self.root, node.manager, leaf.facts, f"{node.text}: {leaf.text}", self.values[node])
+                self._decide(node, leaf, "accepted", "assumed")
+        if any(getattr(leaf.facts, "mortal", False) for node in _nodes(self.top) for leaf in node.leaves):
+            self._alive()
+        for relation in self.relations:
+            if relation.kind == "global_state":
+                self._inference(relation.facts)
+        self.values.clear()
+
+    def _alive(self) -> None:
+        """One flag for all identities: an id may be used again once its object is gone."""
+        anchors = self.anchors
+        anchors["alive"] = True
+        manager = self._anchor("alive", "the objects compared by identity")
+        self.root.leaf(manager, "true_match", text="an object that a guard compares with is gone")
+        self.relations.append(Relation("alive", (), anchors, "every object compared by identity still exists", self._first_stack()))
+
+    def _first_stack(self) -> Stack:
+        return next((leaf.stack for node in _nodes(self.top) for leaf in node.leaves if getattr(leaf.facts, "mortal", False)), ())
+
+    def _anchor(self, slot: str, text: str) -> Any:
+        if self.anchor_manager is None:
+            self.anchor_manager = self.root.step(self.root.manager, "globals_dict", self.anchors, "anchors")
+        return self.root.step(self.anchor_manager, "dict_getitem", slot, text)
+
+    def _relation(self, guard: Guard) -> None:
+        if guard.kind == "global_state":
+            if not any(r.kind == "global_state" for r in self.relations):
+                self.relations.append(Relation("global_state", (), self._state(), RELATIONS["global_state"], guard.stack))
+            return
+        expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)
+        sources = [canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins) for s in (guard.source, *expected) if s is not None]
+        nodes = tuple(dict.fromkeys(map(self._node, sources)))
+        text = f"{' and '.join(n.text for n in nodes)}: {RELATIONS[guard.kind]}"
+        relation = Relation(guard.kind, nodes, None, RELATIONS[guard.kind], guard.stack)
+        if not _related(relation, [self.values[n] for n in nodes]):
+            raise InvalidIR(f"{text}: this does not hold for the frame it was made from", where=own_location(guard.stack))
+        if any(r.kind == guard.kind and set(r.nodes) >= set(nodes) for r in self.relations):
+            return
+        if guard.kind == "not_aliased":
+            self.root.different_objects([n.manager for n in nodes], [n.text for n in nodes], text)
+        else:
+            for other in nodes[1:]:
+                self.root.same_object(nodes[0].manager, other.manager, text)
+        self.relations.append(relation)
+
+    def _state(self) -> dict[str, Any]:
+        from torch.overrides import _get_current_function_mode_stack
+        from torch.utils import _device
+
+        text = RELATIONS["global_state"]
+        modes = list(_get_current_function_mode_stack())
+        self.root.leaf(self.root.manager, "torch_function_mode_stack", modes, text=text)
+        self.root.leaf(self.root.manager, "default_device", text=text)
+        return {"state": self.root.global_state(text), "modes": [type(m) for m in modes], "device": _device.CURRENT_DEVICE}
+
+    def _inference(self, facts: dict[str, Any]) -> None:
+        """Inference mode changes the dispatch keys that tensor guards compare; without one it is asked for."""
+        if any(leaf.kind == "tensor" for node in _nodes(self.top) for leaf in node.leaves):
+            return
+        facts["inference"] = inference = torch.is_inference_mode_enabled()
+        self.anchors["inference"] = torch.is_inference_mode_enabled
+        flag = self.root.step(self._anchor("inference", "inference mode"), "call_function_no_args", None, "inference mode")
+        self.root.leaf(flag, "true_match" if inference else "false_match", text=RELATIONS["global_state"])
+
+    def _node(self, source: Source) -> Node:
+        if source.base is None:
+            return self._root_node(source)
+        base = self._node(source.base)
+        value = self.values[base]
+        step = step_of(source, value)
+        if (node := base.children.get(step.identity)) is None:
+            text = Source(source.kind, source.key if _printable(source.key) else show(source.key), source.base).text()
+            manager = base.manager
+            for accessor in ACCESSORS[step.kind]:
+                manager = self.root.step(manager, accessor, step.key, text)
+            node = base.children[step.identity] = Node(text, lambda v, step=step: read(step, v), manager, base)
+            try:
+                self.values[node] = read(step, value)
+            except Exception as error:
+                raise InvalidIR(f"{text} cannot be read in the frame it was made from", why=repr(error)) from error
+        return node
+
+    def _root_node(self, source: Source) -> Node:
+        kind = source.kind
+        if kind == "constant":
+            return self._constant(source.key)
+        name = root_name(source)
+        if kind in ("local", "closure"):
+            if name not in self.frame.locals:
+                raise InvalidIR(f"{source.text()} is no argument or free variable of the frame")
+            at = self.names.index(name) if name in self.names else 0
+            return self._child(self.top, ("local", name), source.text(), lambda v: v[name], lambda: ("framelocals", (name, at)), self.frame.locals[name])
+        if kind != "global":
+            raise InvalidIR(f"source {source.text()} has no base")
+        owner = self._globals()
+        if name in self.frame.globals:
+            return self._child(owner, ("dict_item", name), source.text(), lambda v: v[name], lambda: ("dict_getitem", name), self.frame.globals[name])
+        self._put(owner, make_leaf(Guard("no_key", source, name, self.stack, "the built-in of this name is meant"), self.frame.globals, self._died))
+        owner = self._anchored("builtins", "the built-ins", self.frame.builtins, weak=False)
+        return self._child(owner, ("dict_item", name), source.text(), lambda v: v[name], lambda: ("dict_getitem", name), self.frame.builtins[name])
+
+    def _child(self, parent: Node, key: Any, text: str, read: Callable[[Any], Any], access: Callable[[], tuple[str, Any]], value: Any) -> Node:
+        if (node := parent.children.get(key)) is None:
+            node = parent.children[key] = Node(text, read, self.root.step(parent.manager, *access(), text), parent)
+            self.values[node] = value
+        return node
+
+    def _globals(self) -> Node:
+        if not self.hooked:
+            return self._child(self.top, "globals", "globals()", lambda v: v[GLOBALS], lambda: ("framelocals", (GLOBALS, 0)), self.frame.globals)
+        module = module_of(self.frame.globals)
+        if module is None:
+            raise Unsupported("the frame's globals belong to no module", reason="no-frame", why="they could only be guarded by a reference that is never freed")
+        node = self._anchored("module", "the module", module, weak=True)
+        return self._child(node, "globals", "globals()", lambda v: v.__dict__, lambda: ("get_generic_dict", None), self.frame.globals)
+
+    def _constant(self, value: Any) -> Node:
+        return self._anchored(f"constant {id(value)}", show(value), value, weak=True)
+
+    def _anchored(self, slot: str, text: str, value: Any, *, weak: bool) -> Node:
+        if (node := self.top.children.get(slot)) is not None:
+            return node
+        reference: Callable[[], Any] = lambda: value
+        held = value
+        if weak:
+            try:
+                held = reference = weakref.ref(value)
+            except TypeError:
+                weak = False
+        self.anchors[slot] = held
+        manager = self._anchor(slot, text)
+        if weak:
+            manager = self.root.step(manager, "weakref_call", None, text)
+        node = self.top.children[slot] = Node(text, lambda _: reference(), manager, self.top)
+        self.values[node] = value
+        return node
+
+
+def _printable(key: Any) -> bool:
+    return isinstance(key, (str, int, float, bool, tuple, type(None)))
+
+
+def module_of(globals: dict[str, Any]) -> ModuleType | None:
+    """The module whose namespace ``globals`` is, if it is still one."""
+    module = sys.modules.get(globals.get("__name__", ""))
+    return module if isinstance(module, ModuleType) and module.__dict__ is globals else None
+
+
+def _explain(node: Node, value: Any) -> Failure | None:
+    for leaf in node.leaves:
+        if not leaf.row.holds(value, leaf.facts):
+            expected, got = leaf.row.expected(leaf.facts), leaf.row.got(value)
+            if leaf.kind == "tensor" and isinstance(value, torch.Tensor) and (parts := tensor_differences(value, leaf.facts)):
+                expected, got = f"{parts[0][0]} {parts[0][1]}", parts[0][2]
+            return Failure(leaf.kind, node.text, expected, got, leaf.stack)
+    for child in node.children.values():
+        try:
+            below = child.read(value)
+        except Exception as error:  # noqa: BLE001 - a path that cannot be followed fails the check, whatever the reading raises
+            stack = next((leaf.stack for n in _nodes(child) for leaf in n.leaves), ())
+            return Failure("missing", child.text, "a value", f"none: {type(error).__name__}: {error}", stack)
+        if (failure := _explain(child, below)) is not None:
+            return failure
+    return None
+
+
+def _related(relation: Relation, values: list[Any]) -> bool:
+    distinct = len({id(v) for v in values})
+    return distinct == len(values) if relation.kind == "not_aliased" else distinct == 1
+
+
+def _relation_failure(relation: Relation, locals: Any) -> Failure | None:
+    if relation.kind == "alive":
+        return None if relation.facts["alive"] else Failure("alive", "identities", "every object compared by identity to exist", "one is gone", relation.stack)
+    if relation.kind == "global_state":
+        changes = _state_changes(relation.facts)
+        return Failure("global_state", "torch's state", "the state at capture", ", ".join(changes), relation.stack) if changes else None
+    if _related(relation, [n.value(locals) for n in relation.nodes]):
+        return None
+    names = " and ".join(n.text for n in relation.nodes)
+    return Failure(relation.kind, names, RELATIONS[relation.kind], "the same object" if relation.kind == "not_aliased" else "different ones", relation.stack)
+
+
+def _state_changes(facts: dict[str, Any]) -> list[str]:
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils import _device
+
+    now = {"modes": [type(m) for m in _get_current_function_mode_stack()], "device": _device.CURRENT_DEVICE, "inference": torch.is_inference_mode_enabled()}
+    words = {"modes": "torch function modes", "device": "the default device", "inference": "inference mode"}
+    changed = [] if facts["state"].check() else [f"another {facts['state'].reason().strip() or 'state'}"]
+    return changed + [f"other {words[k]}" for k in now if k in facts and now[k] != facts[k]]

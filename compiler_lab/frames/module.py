@@ -1,0 +1,126 @@
+"""A compiled ``nn.Module``: a module around the module, whose call runs the compiled ``forward``.
+
+In: a module and a way to compile a function. Out: ``OptimizedModule``. Always holds: it looks like the module (attributes, parameters,
+mode, hooks of its own), with torch's own name for the wrapped one, ``_orig_mod``, so state dicts are exchangeable with torch.compile's.
+Where PyTorch does this: ``torch/_dynamo/eval_frame.py`` (``OptimizedModule``). Left out: compiling through the module's own hooks (the
+call is then Python's, with a recorded reason); pickling keeps the module and drops what was compiled.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from ..core.provenance import Location
+from .entry import CompiledFunction
+from .ir import Break
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+CompileFunction = Callable[[Callable[..., Any]], CompiledFunction]
+OWN = ("_orig_mod", "_compile", "_compiled", "_forward_of")
+
+
+class OptimizedModule(torch.nn.Module):
+    """``module`` with its forward compiled. Reading and setting attributes goes to ``module`` (``_orig_mod``)."""
+
+    def __init__(self, module: torch.nn.Module, compile_function: CompileFunction) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self._compile = compile_function
+        self._compiled: CompiledFunction | None = None
+        self._forward_of: tuple[Any, Any] = (None, None)
+
+    @property
+    def compiled(self) -> CompiledFunction:
+        """The compiled forward; made anew when the module has been given another one."""
+        module = self._modules["_orig_mod"]
+        assert module is not None
+        now = (type(module).forward, module.__dict__.get("forward"))
+        before = self.__dict__["_forward_of"]
+        compiled = self.__dict__["_compiled"]
+        if compiled is None or now[0] is not before[0] or now[1] is not before[1]:
+            compiled = self.__dict__["_compiled"] = self.__dict__["_compile"](module.forward)
+            self.__dict__["_forward_of"] = now
+        return compiled
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        module = self._modules["_orig_mod"]
+        assert module is not None
+        own = module.__dict__
+        if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or torch_module._has_any_global_hook():
+            self._report(module)
+            return module(*args, **kwargs)
+        return self.compiled.function(*args, **kwargs)
+
+    def _report(self, module: torch.nn.Module) -> None:
+        code = type(module).forward.__code__
+        names = [h for h in HOOKS if module.__dict__[h]] or ["global module hooks"]
+        stack = (Location(code.co_filename, code.co_firstlineno, code.co_name),)
+        what = f"{type(module).__name__} is called with hooks ({', '.join(names)}): its call is Python's"
+        self.compiled.converter.broken(Break("module-hooks", what, "", stack, "remove the hooks, or put them on the compiled module"), code)
+
+    def reset(self) -> None:
+        """Drops what was compiled."""
+        if self._compiled is not None:
+            self._compiled.reset()
+
+    # torch declares a plain attribute; a property keeps one mode for both
+    @property
+    def training(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._modules["_orig_mod"].training if "_modules" in self.__dict__ and "_orig_mod" in self._modules else True  # type: ignore[union-attr]
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if "_modules" in self.__dict__ and (module := self._modules.get("_orig_mod")) is not None:
+            module.training = value
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("_modules", {})
+        if name == "_orig_mod" or "_orig_mod" not in modules:
+            return super().__getattr__(name)
+        return getattr(modules["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in OWN[1:]:
+            self.__dict__[name] = value
+        elif name == "_orig_mod" or hasattr(type(self), name) or "_orig_mod" not in self.__dict__.get("_modules", {}):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]  # type: ignore[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._orig_mod)  # type: ignore[call-overload]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
+        return OptimizedModule(copy.deepcopy(self._orig_mod, memo), self.__dict__["_compile"])
+
+    def __reduce__(self) -> Any:
+        return (_same, (self._orig_mod,))
+
+
+def _same(module: torch.nn.Module) -> torch.nn.Module:
+    return module
+
+
+def compile_module(module: torch.nn.Module, compile_function: CompileFunction) -> OptimizedModule:
+    """``module`` with its forward compiled by ``compile_function(forward)``; an ``OptimizedModule`` is compiled anew from its original."""
+    return OptimizedModule(module._orig_mod if isinstance(module, OptimizedModule) else module, compile_function)
