@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+import torch.fx as fx
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from compiler_lab.aot.functionalize import functionalize
 from compiler_lab.aot.ir import JointSpec, OutputSpec
+from compiler_lab.aot.joint import joint
 from compiler_lab.aot.partition import partition
 from compiler_lab.core.options import Options
+from compiler_lab.graph.passes import eliminate_common_subexpressions, eliminate_dead_code, fold_constants, simplify_views
 from compiler_lab.runtime.autograd import bind
 
 from .test_partition import joint_of, programs, rand
@@ -119,6 +123,15 @@ def test_gradients_accumulate() -> None:
     once = a.grad.clone()
     call(a, b)[0].backward()
     assert torch.equal(a.grad, once * 2)
+
+
+def test_gradients_have_memory_of_their_own() -> None:
+    """Both gradients of a sum are the tangent; what accumulates in .grad is neither it nor the other."""
+    a, b = leaves(rand(4), rand(4))
+    tangent = torch.ones(4)
+    bound(lambda a, b: a + b, rand(4), rand(4))(a, b)[0].backward(tangent)
+    assert a.grad is not None and b.grad is not None
+    assert len({a.grad.data_ptr(), b.grad.data_ptr(), tangent.data_ptr()}) == 3
 
 
 def test_only_what_is_asked_for() -> None:
@@ -308,6 +321,7 @@ def test_second_derivatives_say_what_to_do() -> None:
         grad.sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
 def test_create_graph_that_nobody_follows_is_fine() -> None:
     ours, theirs = leaves(*(args := (rand(4, 4), rand(4, 4)))), leaves(*args)
     bound(product, *args)(*ours)[0].backward(create_graph=True)
@@ -396,6 +410,71 @@ def test_an_overwritten_input_that_another_program_kept_is_torchs_own_error() ->
     bound(lambda x: (x + 1, x * 2), rand(4, grad=False), updates=(0,))(x)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         kept.sum().backward()
+
+
+def swap(x: Tensor, y: Tensor) -> Tensor:
+    old = x.clone()
+    x.copy_(y)
+    y.copy_(old)
+    return old * 2
+
+
+def inplace_views(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * w
+    y[0].mul_(2)
+    y.t().add_(x)
+    return y, y.sum() * w
+
+
+def mutate_and_return(x: Tensor, w: Tensor) -> tuple[Any, ...]:
+    out = (x + 2) * w
+    x.add_(1)
+    return out, x, x.view(-1), x[1:], out, 3, w.t(), x.sum() * w
+
+
+def batch_norm(x: Tensor, w: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    return F.relu(F.batch_norm(x, mean, var, w, b, training=True))
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("f", "make"),
+    [
+        (swap, lambda: (rand(4, grad=False), rand(4, grad=False))),
+        (inplace_views, lambda: (rand(4, 4), rand(4, 4))),
+        (mutate_and_return, lambda: (rand(4, 4, grad=False), rand(4, 4))),
+        (mutate_and_return, lambda: (rand(4, 4, grad=False), rand(4, 4, grad=False))),
+        (batch_norm, lambda: (rand(3, 4, 5), rand(4), rand(4), torch.zeros(4), torch.ones(4))),
+    ],
+)
+def test_mutation_and_aliases_from_the_program_to_the_call(f: Callable[..., Any], make: Callable[[], tuple[Tensor, ...]], options: Options) -> None:
+    """Traced, made pure, cleaned up, partitioned, bound: values, what shares memory with what, inputs afterwards, gradients."""
+    torch.manual_seed(0)
+    args = make()
+    ours, theirs = leaves(*args), leaves(*args)
+    graph = functionalize(joint(fx.symbolic_trace(f), *args))
+    for one in (eliminate_dead_code, simplify_views, eliminate_common_subexpressions, fold_constants):
+        graph = one(graph)
+    part = partition(graph, options)
+    part.check()
+    backward = part.backward.module.forward if part.backward is not None else None
+    call = bind(part.spec, len(part.saved), part.forward.module.forward, backward, part.tangents)
+    for _ in range(2):
+        got, expected = call(*ours), tree(f(*theirs))
+        seen = [[*outs, *ins] for outs, ins in ((got, ours), (expected, theirs))]
+        assert all(torch.allclose(g, e) and g.requires_grad == e.requires_grad if isinstance(e, Tensor) else g == e for g, e in zip(*seen, strict=True))
+        assert shared(seen[0]) == shared(seen[1])
+        for outs in (got, expected):
+            losses = [o.sin().sum() for o in outs if isinstance(o, Tensor) and o.requires_grad]
+            if losses:
+                torch.stack(losses).sum().backward()
+        assert all((a.grad is None) == (b.grad is None) for a, b in zip(ours, theirs, strict=True))
+        assert all(b.grad is None or (a.grad is not None and torch.allclose(a.grad, b.grad)) for a, b in zip(ours, theirs, strict=True))
+
+
+def shared(values: list[Any]) -> list[tuple[int, int]]:
+    places = [(i, v.untyped_storage().data_ptr()) for i, v in enumerate(values) if isinstance(v, Tensor)]
+    return [(i, next(j for j, q in places if q == p)) for i, p in places]
 
 
 def test_calls_from_many_threads() -> None:

@@ -447,6 +447,12 @@ def test_of_an_overwritten_input_the_value_read_is_kept(options: Options) -> Non
     assert torch.equal(part.backward.run(kept, torch.ones(4))[1], torch.ones(4))
 
 
+def test_a_copy_of_an_overwritten_input_is_not_free() -> None:
+    """x + 1 could be made again from the old x, but that would have to be copied: keeping the sum is as cheap, and done."""
+    joint = joint_of(lambda x, w: (x * 3, (x + 1) * w), rand(4, grad=False), rand(4), updates=(0,))
+    assert verify(joint, MIN_CUT).saved == ("add",)
+
+
 @EVERY
 def test_updates_that_read_each_other_are_copied(options: Options) -> None:
     joint = joint_of(lambda x, y: (y, x, x * 2), rand(4, grad=False), rand(4, grad=False), updates=(0, 1))

@@ -7,9 +7,9 @@ that the program overwrites a copy is kept, never the input; every node names it
 
 Two partitioners. "default" keeps whatever forward value the backward reads. "min_cut" asks a minimum cut which values to keep
 so that everything else can be computed again: each node is split into NAME_in -> NAME_out with what keeping it costs, reading is
-an edge of infinite capacity, a banned node (``bans.py``) hangs on the source and what the backward must compute on the
-sink. Costs by name: "bytes" counts bytes, inputs are free (they are in memory already); "torch" is PyTorch's guess: bytes
-times 1.1 to the distance from the backward, doubled where nothing writes the value to memory anyway.
+an edge of infinite capacity, a banned node (``bans.py``) hangs on the source and what the backward must compute on the sink.
+Costs by name: "bytes" counts bytes, inputs being free (they are in memory already) unless the program overwrites them; "torch" is
+PyTorch's guess: bytes times 1.1 to the distance from the backward, doubled where nothing writes the value to memory anyway.
 
 PyTorch's counterpart: ``torch/_functorch/partitioners.py``. Left out: activation checkpointing marks, memory budgets, symbolic sizes.
 """
@@ -154,6 +154,11 @@ class _Parts:
         """The gradients that are nodes, each once."""
         return tuple(dict.fromkeys(g for g in self.gradients if isinstance(g, fx.Node)))
 
+    @property
+    def overwritten(self) -> frozenset[fx.Node]:
+        """The inputs whose memory holds another value once the forward has ended."""
+        return frozenset(self.primals[i] for i in self.joint.spec.mutations)
+
     def sorted(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
         return sorted(set(nodes), key=self.order.__getitem__)
 
@@ -220,7 +225,8 @@ def _read_by_backward(parts: _Parts) -> set[fx.Node]:
 
 
 def _bytes_cost(parts: _Parts) -> Callable[[fx.Node], float]:
-    return lambda node: 0.0 if node.op == "placeholder" else float(nbytes(node.meta["val"]))
+    free = frozenset(parts.primals) - parts.overwritten
+    return lambda node: 0.0 if node in free else float(nbytes(node.meta["val"]))
 
 
 def _torch_cost(parts: _Parts) -> Callable[[fx.Node], float]:
@@ -321,7 +327,7 @@ def _copy_name(parts: _Parts, node: fx.Node, suffix: str) -> str:
 
 def _emit_forward(parts: _Parts, saved: Sequence[fx.Node]) -> tuple[GraphArtifact, tuple[str, ...]]:
     """The forward graph and the names of the saved values in it (a saved input that is overwritten goes by its copy's name)."""
-    emit, overwritten = _Emitter(parts.joint, "aot.forward"), {parts.primals[i] for i in parts.joint.spec.mutations}
+    emit, overwritten = _Emitter(parts.joint, "aot.forward"), parts.overwritten
     for primal in parts.primals:
         emit.placeholder(primal, primal.name)
     kept: dict[fx.Node, fx.Node] = {p: emit.clone(p, _copy_name(parts, p, "read")) for p in saved if p in overwritten}
@@ -362,11 +368,9 @@ def _emit_backward(parts: _Parts, saved: Sequence[fx.Node], names: Sequence[str]
 
 
 def _explain(parts: _Parts, saved: Sequence[fx.Node], again: Iterable[fx.Node], bans: Mapping[fx.Node, Decision], cheapest: bool) -> tuple[Decision, ...]:
-    overwritten = {parts.primals[i] for i in parts.joint.spec.mutations}
-
     def why_saved(node: fx.Node) -> str:
         if node.op == "placeholder":
-            return "mutated_input" if node in overwritten else "input"
+            return "mutated_input" if node in parts.overwritten else "input"
         producer = node.args[0] if op_name(node) == "getitem" and node.args[0] in bans else node
         return bans[producer].reason if isinstance(producer, fx.Node) and producer in bans else "cut" if cheapest else "read"
 

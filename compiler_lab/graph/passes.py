@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.fx as fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..core.artifact import Decision
 from ..core.fx import GraphArtifact
@@ -38,23 +39,20 @@ REASONS = {
 }
 
 
-def _copy(graph: GraphArtifact) -> fx.GraphModule:
+def _copy(graph: GraphArtifact) -> fx.Graph:
     """A copy to edit. Unlike ``core.fx.fork`` it keeps parents: ids are the same, since the stage is."""
     new = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     for node in graph.graph.nodes:
-        mapping[node] = new.node_copy(node, mapping.__getitem__)
-        mapping[node].name = node.name
-        mapping[node].meta = dict(node.meta)
-    return fx.GraphModule(graph.module, new)
+        copied = mapping[node] = new.node_copy(node, mapping.__getitem__)
+        copied.name, copied.meta = node.name, dict(node.meta)
+    return new
 
 
-def _result(graph: G, module: fx.GraphModule, decisions: Iterable[Decision]) -> G:
-    """``graph`` with another module, everything else it says about itself kept."""
-    module.graph.lint()
-    module.recompile()
+def _result(graph: G, edited: fx.Graph, decisions: Iterable[Decision]) -> G:
+    """``graph`` with another FX graph, everything else it says about itself kept; its code is generated when it is first asked for."""
     made = copy.copy(graph)
-    made.module, made.decisions = module, (*graph.decisions, *decisions)
+    made.module, made.decisions = _LazyGraphModule(graph.module, edited), (*graph.decisions, *decisions)
     return made
 
 
@@ -99,12 +97,12 @@ def _returned(graph: fx.Graph) -> set[fx.Node]:
 
 def eliminate_dead_code(graph: G) -> G:
     """Drops what no output depends on. Kept: placeholders, and what has an effect (writes, draws, returns nothing, is opaque)."""
-    module, decisions = _copy(graph), list[Decision]()
-    for node in reversed(module.graph.nodes):
+    edited, decisions = _copy(graph), list[Decision]()
+    for node in reversed(edited.nodes):
         if not node.users and node.op in ("call_function", "get_attr") and not has_effect(node) and not _is_opaque(node):
             decisions.append(_told(graph, "eliminate", node, "removed", "unread"))
-            module.graph.erase_node(node)
-    return _result(graph, module, reversed(decisions))
+            edited.erase_node(node)
+    return _result(graph, edited, reversed(decisions))
 
 
 # ------------------------------------------------------------------------------------------------- common subexpressions
@@ -130,10 +128,10 @@ def eliminate_common_subexpressions(graph: G) -> G:
     """
     if (same := _left_alone(graph, "merge")) is not None:
         return same
-    module, decisions = _copy(graph), list[Decision]()
-    returned = _returned(module.graph)
+    edited, decisions = _copy(graph), list[Decision]()
+    returned = _returned(edited)
     seen: dict[Any, fx.Node] = {}
-    for node in list(module.graph.nodes):
+    for node in list(edited.nodes):
         if node.op not in ("call_function", "get_attr") or has_effect(node):
             continue
         key = (node.op, node.target, _key(node.args), _key(node.kwargs))
@@ -148,7 +146,7 @@ def eliminate_common_subexpressions(graph: G) -> G:
         decisions.append(_told(graph, "merge", node, "merged", "duplicate", into=graph.id(first)))
         first.meta["parents"] = tuple(dict.fromkeys((*parents_of(first), *parents_of(node))))  # it computes for both lines now
         _replace(node, first)
-    return _result(graph, module, decisions)
+    return _result(graph, edited, decisions)
 
 
 # ------------------------------------------------------------------------------------------------------------- constants
@@ -163,10 +161,10 @@ def fold_constants(graph: G) -> G:
     """
     if (same := _left_alone(graph, "fold")) is not None:
         return same
-    module, decisions = _copy(graph), list[Decision]()
-    returned = _returned(module.graph)
+    edited, decisions = _copy(graph), list[Decision]()
+    returned = _returned(edited)
     values: dict[fx.Node, torch.Tensor] = {}
-    for node in list(module.graph.nodes):
+    for node in list(edited.nodes):
         op, val = overload(node), node.meta.get("val")
         known = op is not None and not is_random(node) and all(i in values for i in node.all_input_nodes)
         if not known or not isinstance(val, torch.Tensor) or val.numel() > LARGEST_FOLDED or val.device.type != "cpu" or "empty" in op_name(node):
@@ -181,7 +179,7 @@ def fold_constants(graph: G) -> G:
             full = {"dtype": value.dtype, "layout": torch.strided, "device": value.device, "pin_memory": False}
             node.target, node.args, node.kwargs = torch.ops.aten.full.default, (list(value.shape), value.flatten()[0].item()), full
             decisions.append(_told(graph, "fold", node, "folded", "constant"))
-    return _result(graph, module, decisions)
+    return _result(graph, edited, decisions)
 
 
 def _is_uniform(value: torch.Tensor) -> bool:
@@ -273,9 +271,9 @@ def simplify_views(graph: G) -> G:
     """
     if (same := _left_alone(graph, "view")) is not None:
         return same
-    module, decisions = _copy(graph), list[Decision]()
-    outputs, returned = set(module.graph.output_node().all_input_nodes), _returned(module.graph)
-    for node in list(module.graph.nodes):
+    edited, decisions = _copy(graph), list[Decision]()
+    outputs, returned = set(edited.output_node().all_input_nodes), _returned(edited)
+    for node in list(edited.nodes):
         inputs: Sequence[fx.Node] = node.all_input_nodes
         if node in outputs or len(inputs) != 1 or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
@@ -290,4 +288,4 @@ def simplify_views(graph: G) -> G:
         elif node not in returned and _is_same_copy(node, base):
             decisions.append(_told(graph, "view", node, "removed", "same_copy"))
             _replace(node, base)
-    return _result(graph, module, decisions)
+    return _result(graph, edited, decisions)
