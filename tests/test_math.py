@@ -38,7 +38,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double ulps(float got, double want) {
   float near = (float)want;
   if (want != want || got != got) return (want != want) == (got != got) ? 0 : 1e30;
-  if (got == near) return want == 0 && __builtin_signbit(got) != __builtin_signbit(want) ? 1e30 : 0;
+  if (got == near) return want == 0 && !__builtin_signbit(got) != !__builtin_signbit(want) ? 1e30 : 0;
   if (__builtin_isinf(want)) return 1e30;
   int e = (int)((lab_bits_f32(near) >> 23) & 255);
   double value = __builtin_isinf(got) ? __builtin_copysign(0x1p128, got) : got;

@@ -1,4 +1,6 @@
 // Scalar functions of the generated kernels: inlined, free of branches, so that `omp simd` loops over them vectorise.
+// NaN, infinities, signed zeros and denormals come out as in eager. Largest errors over all 2^32 float values (tests/test_math.py),
+// in units in the last place: exp 1.05, exp2 1.07, expm1 1.61, log 0.87, log1p 1.44, tanh 2.57, sigmoid 2.41, erf 1.33.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
