@@ -8,12 +8,16 @@ observer. PyTorch's counterpart: ``torch/_inductor/compile_fx.py`` and ``torch/_
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .aot.decompose import decompose
@@ -23,12 +27,18 @@ from .aot.joint import joint
 from .aot.partition import Partition, partition
 from .codegen.cpp import generate
 from .core.artifact import Artifact
-from .core.errors import InvalidIR
+from .core.errors import InvalidIR, UnknownOption
+from .core.fx import fork
 from .core.options import Options
+from .frames.capture import Capture
+from .frames.convert import Captured, Stats
+from .frames.entry import CompiledFunction, compile_function
+from .frames.interpreter import interpret
 from .frames.ir import CapturedGraph
+from .frames.module import compile_module
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.lower import lower
-from .observe.trace import Step
+from .observe.trace import Step, Trace
 from .runtime.autograd import bind
 from .runtime.build import build_many
 from .scheduling.fusion import schedule
@@ -61,7 +71,6 @@ JOINT_STEPS: tuple[Pass, ...] = (
 )
 
 EAGER_JOINT_STEPS = tuple(p for p in JOINT_STEPS if p.name in ("functionalize", "eliminate dead code", "partition"))
-DECOMPOSED_JOINT_STEPS = JOINT_STEPS
 
 KERNEL_STEPS: tuple[Pass, ...] = (
     Pass("lower", lambda g, o: lower(g)),
@@ -86,9 +95,12 @@ class Runner:
             after.check()
             if before is not None and before.fingerprint() != mark:
                 raise InvalidIR(f"the step {name!r} changed its input", why="a stage is a function from a value to a value")
-        if self.observe is not None:
-            self.observe(Step(name, before, after, seconds, part, self.graph))
+        self.tell(Step(name, before, after, seconds, part, self.graph))
         return after
+
+    def tell(self, step: Step) -> None:
+        if self.observe is not None:
+            self.observe(step)
 
     def passes(self, steps: tuple[Pass, ...], artifact: Any, part: str = "") -> Any:
         for one in steps:
@@ -107,15 +119,11 @@ def eager_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Comp
     return graph.module.forward
 
 
-def aot_backend(steps: tuple[Pass, ...]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
+def aot_backend(graph: CapturedGraph, args: list[Tensor], run: Runner, steps: tuple[Pass, ...]) -> Compiled:
     """Everything up to the partition; forward and backward are run by aten."""
-
-    def backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
-        part = to_partition(graph, args, run, steps)
-        backward = part.backward.module.forward if part.backward is not None else None
-        return bind(part.spec, len(part.saved), part.forward.module.forward, backward)
-
-    return backend
+    part = to_partition(graph, args, run, steps)
+    backward = part.backward.module.forward if part.backward is not None else None
+    return bind(part.spec, len(part.saved), part.forward.module.forward, backward, part.tangents)
 
 
 def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
@@ -127,19 +135,214 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start
     for name, program in programs.items():
-        if run.observe is not None:
-            run.observe(Step("build", kernels[name], program, seconds, name, run.graph))
-    return bind(part.spec, len(part.saved), programs["forward"].call, programs["backward"].call if "backward" in programs else None)
+        run.tell(Step("build", kernels[name], program, seconds, name, run.graph))
+    backward = programs["backward"].call if "backward" in programs else None
+    return bind(part.spec, len(part.saved), programs["forward"].call, backward, part.tangents)
 
 
-_recording: ContextVar[Observer | None] = ContextVar("recording", default=None)
+BACKENDS: dict[str, Callable[[CapturedGraph, list[Tensor], Runner], Compiled]] = {
+    "eager": eager_backend,
+    "aot_eager": functools.partial(aot_backend, steps=EAGER_JOINT_STEPS),
+    "aot_eager_decomp": functools.partial(aot_backend, steps=JOINT_STEPS),
+    "lab": lab_backend,
+}
+
+
+def find_backend(backend: str | Callable[..., Any]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
+    """A built-in backend, a registered one, or a callable ``(gm, example_inputs)``, which gets a graph of its own to edit."""
+    if isinstance(backend, str) and backend in BACKENDS:
+        return BACKENDS[backend]
+    if isinstance(backend, str):
+        from .backends import registered
+
+        backend = registered(backend)
+    elif not callable(backend):
+        raise UnknownOption(f"backend={backend!r} is neither a name nor callable", hint="give a name of list_backends() or (gm, example_inputs) -> callable")
+    users = backend
+    return lambda graph, args, run: users(fork(graph.module, graph.stage), args)
+
+
+@dataclass
+class Recording:
+    """An observer for compiles that have none of their own; ``compiled`` says that something was compiled, or wrapped to be."""
+
+    observe: Observer
+    graphs: Iterator[int] = field(default_factory=itertools.count)
+    compiled: bool = False
+
+
+_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 @contextlib.contextmanager
-def recording(observe: Observer) -> Iterator[None]:
+def recording(observe: Observer) -> Iterator[Recording]:
     """Every compile that happens inside the block and has no observer of its own is recorded by ``observe``."""
-    token = _recording.set(observe)
+    record = Recording(observe)
+    token = _recording.set(record)
     try:
-        yield
+        yield record
     finally:
         _recording.reset(token)
+
+
+class Session:
+    """What ``stats()`` and ``reset()`` speak of: counts since the last reset, and every compiled function that is alive."""
+
+    def __init__(self) -> None:
+        self.stats = Stats()
+        self.compiled: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
+
+
+_session = Session()
+
+
+def compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    backend: str | Callable[..., Any] = "lab",
+    mode: str | None = None,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    observe: Observer | None = None,
+) -> Any:
+    """``fn`` compiled, with ``torch.compile``'s meaning; without ``fn``, a decorator. Nothing happens before the first call.
+
+    fn: a function, method, callable or ``nn.Module`` (the result is then a module around it).
+    backend: "lab" (C++ kernels), "aot_eager_decomp", "aot_eager", "eager", a registered name, or ``(gm, example_inputs) -> callable``.
+    mode, options: see ``core.options``. dynamic: sizes are always compiled as they come; a new size is a new compile.
+    fullgraph: what cannot be captured whole raises ``GraphBroken`` instead of being left to Python.
+    observe: called with a ``Step`` after each step, for example ``Trace().append``.
+    Raises ``UnknownOption`` for a backend, mode or option that does not exist.
+    """
+    settings = Options.of(mode, options)
+    find = find_backend(backend)
+    if dynamic not in (None, True, False):
+        raise UnknownOption(f"dynamic={dynamic!r}", hint="one of: None, True, False")
+    if fn is None:
+        again = dict(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options, disable=disable, observe=observe)
+        return functools.partial(compile, **again)
+    if disable:
+        return fn
+    if (record := _recording.get()) is not None:
+        record.compiled = True
+    one = functools.partial(_compile_one, find=find, settings=settings, fullgraph=fullgraph, observe=observe)
+    return compile_module(fn, one) if isinstance(fn, torch.nn.Module) else one(fn).function
+
+
+def _compile_one(
+    fn: Callable[..., Any],
+    find: Callable[[CapturedGraph, list[Tensor], Runner], Compiled],
+    settings: Options,
+    fullgraph: bool,
+    observe: Observer | None,
+) -> CompiledFunction:
+    graphs = itertools.count()  # numbers the graphs of this function, unless a recording numbers them
+    runner: list[Runner] = []
+
+    def backend(graph: CapturedGraph, args: list[Tensor]) -> Compiled:
+        return find(graph, args, runner[-1])
+
+    def begin(frame: Any) -> Any:
+        """Interprets a frame; the runner that is made here serves the backend, which is called next, under the same lock."""
+        record = _recording.get() if observe is None else None
+        watcher = record.observe if record else observe
+        start = time.perf_counter()
+        specialization = interpret(frame)
+        seconds = time.perf_counter() - start
+        runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs))]
+        if watcher is not None:
+            watcher(Step("capture", None, Capture(frame, specialization), seconds, "", runner[-1].graph))
+        return specialization
+
+    def told(kind: str, payload: Any) -> None:
+        if kind == "captured" and isinstance(payload, Captured) and runner:
+            run = runner[-1]
+            run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, payload.seconds, "", run.graph))
+
+    compiled = compile_function(fn, backend, interpret=begin, fullgraph=fullgraph, options=settings, on_event=told, stats=_session.stats)
+    _session.compiled.add(compiled)
+    return compiled
+
+
+def reset() -> None:
+    """Forgets everything compiled and counted; functions compiled before compile again when they are called."""
+    for compiled in list(_session.compiled):
+        compiled.reset()
+    _session.stats.clear()
+
+
+def stats() -> dict[str, Any]:
+    """{"graphs": compiled since the last reset, "breaks": places left to Python, each once, "break_reasons": their ids, most frequent first}."""
+    found = _session.stats
+    reasons = sorted(found.break_reasons, key=lambda r: (-found.break_reasons[r], r))
+    return {"graphs": found.graphs, "breaks": found.breaks, "break_reasons": reasons}
+
+
+def inspect(fn: Callable[..., Any], *args: Any, backend: str | Callable[..., Any] = "lab", fullgraph: bool = False, **kwargs: Any) -> Trace:
+    """Compiles one call of ``fn``, makes it, and gives the trace of every step."""
+    trace = Trace(getattr(fn, "__qualname__", type(fn).__name__))
+    compile(fn, backend=backend, fullgraph=fullgraph, observe=trace.append)(*args, **kwargs)
+    return trace
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What ``explain`` found: ``graphs``, ``breaks`` with their lines, ``guards`` in words, and how many operators each graph holds."""
+
+    graphs: tuple[CapturedGraph, ...]
+    breaks: tuple[Any, ...]
+    guards: tuple[str, ...]
+
+    @property
+    def operators(self) -> tuple[int, ...]:
+        return tuple(sum(n.op.startswith("call") for n in g.graph.nodes) for g in self.graphs)
+
+    def __repr__(self) -> str:
+        lines = [f"{len(self.graphs)} graphs, {len(self.breaks)} breaks, {sum(self.operators)} operators"]
+        for b in self.breaks:
+            lines += [f"break: {b.reason}: {b.what}", *(f"  {where.text()}" for where in b.stack[-1:]), *([f"  do: {b.hint}"] if b.hint else [])]
+        return "\n".join([*lines, f"{len(self.guards)} guards", *(f"  {g}" for g in self.guards)])
+
+
+def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Calls ``fn`` once, captured and run eagerly, and says what capture made of it: graphs, breaks, guards."""
+    graphs: list[CapturedGraph] = []
+    guards: list[str] = []
+
+    def keep(graph: CapturedGraph, inputs: list[Tensor], run: Runner) -> Compiled:
+        graphs.append(graph)
+        return graph.module.forward
+
+    def watch(step: Step) -> None:
+        if isinstance(step.after, Capture):
+            guards.extend(g.text() for g in step.after.guards)
+
+    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    compiled = _compile_one(target, keep, Options(), fullgraph=False, observe=watch)
+    compiled(*args, **kwargs)
+    return Explanation(tuple(graphs), compiled.breaks, tuple(dict.fromkeys(guards)))
+
+
+def disable(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
+    """``fn``, never captured, nor anything it calls; usable as a decorator. ``torch.compiler.disable``'s meaning."""
+    return torch.compiler.disable(fn, recursive=recursive)
+
+
+def mark_dynamic(t: Tensor, index: int | list[int] | tuple[int, ...]) -> None:
+    """Says that these dimensions of ``t`` vary. Sizes are compiled as they come, so this is noted on the tensor and changes nothing yet."""
+    _mark(t, "_dynamo_dynamic_indices", index)
+
+
+def mark_static(t: Tensor, index: int | list[int] | tuple[int, ...] | None = None) -> None:
+    """Says that these dimensions of ``t`` (all, by default) never vary: how they are compiled anyway."""
+    _mark(t, "_dynamo_static_indices", range(t.dim()) if index is None else index)
+
+
+def _mark(t: Tensor, attribute: str, index: Any) -> None:
+    wanted = {index} if isinstance(index, int) else set(index)
+    wrong = [i for i in wanted if not 0 <= i < t.dim()]
+    if wrong:
+        raise UnknownOption(f"dimension {wrong[0]} of a tensor with {t.dim()} dimensions", hint=f"0 to {t.dim() - 1}")
+    setattr(t, attribute, getattr(t, attribute, set()) | wanted)
