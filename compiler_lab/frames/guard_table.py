@@ -177,6 +177,15 @@ def _install_equals(root: GuardRoot, node: Any, expected: Any, text: str, value:
         root.leaf(node, "lambda", lambda value, expected=expected: exact(value, expected), text=text)
 
 
+def _install_length(root: GuardRoot, node: Any, n: int, text: str, value: Any) -> None:
+    if isinstance(value, dict):
+        root.leaf(node, "dict_length_check", n, text=text)
+    elif hasattr(type(value), "__getitem__"):
+        root.leaf(node, "length_check", n, text=text)
+    else:  # a set is no sequence: the C++ leaf would raise
+        root.leaf(node, "lambda", lambda value, n=n: len(value) == n, text=text)
+
+
 def _install_keys(root: GuardRoot, node: Any, keys: tuple[Any, ...], text: str, value: Any) -> None:
     root.leaf(node, "dict_length_check", len(keys), text=text)
     if len(keys) == 1 and type(keys[0]) is str:
@@ -235,7 +244,7 @@ LEAVES: dict[str, Row] = {
     "equals": Row(lambda guard, value, died: guard.expected, _install_equals, exact, show, lambda value: f"{show(value)} ({type(value).__qualname__})"),
     "length": Row(
         lambda guard, value, died: guard.expected,
-        lambda root, node, n, text, value: root.leaf(node, "length_check", n, text=text),
+        _install_length,
         lambda value, n: len(value) == n,
         lambda n: f"length {n}",
         lambda value: f"{type(value).__qualname__} of length {len(value)}",
