@@ -1,0 +1,178 @@
+"""``capture``: one function, what was seen of it. The artifact of the whole ``frames`` stage.
+
+In: a function, method or module, and the arguments of one call, which is not made. Out: ``Capture``: the graph, the guards, the recipe of
+the result, the bytecode it was read from, and the break if the frame is left to Python. Always holds: capturing changes nothing.
+PyTorch's counterpart: ``torch._dynamo.export`` and ``torch._dynamo.explain``.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import io
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..core.artifact import Artifact, Decision, Item
+from ..core.errors import InvalidIR
+from ..core.provenance import Location
+from .frame import FrameInput
+from .interpreter import interpret
+from .ir import Break, CapturedGraph, Guard, Recipe, Source, Specialization
+from .reasons import CaptureUnsupported
+
+
+class Capture(Artifact):
+    """What capture saw of one frame: ``graphs`` (one, or none when it was left to Python), ``guards``, ``breaks``."""
+
+    stage = "frames"
+
+    def __init__(self, frame: FrameInput, specialization: Specialization | None, breaks: tuple[Break, ...] = ()) -> None:
+        self.frame, self.specialization, self.breaks = frame, specialization, breaks
+        self.decisions = tuple(
+            Decision("guard", (_guard_id(i),), "installed", g.kind, {"text": g.text(), "why": g.why}) for i, g in enumerate(self.guards)
+        ) + tuple(Decision("break", (frame.code.co_name,), "left to Python", b.reason, {"instruction": b.instruction, "what": b.what}) for b in breaks)
+
+    @property
+    def graphs(self) -> tuple[CapturedGraph, ...]:
+        return (self.specialization.graph,) if self.specialization else ()
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        return self.specialization.guards if self.specialization else ()
+
+    def bytecode(self) -> str:
+        """The frame's instructions as dis prints them, without addresses."""
+        out = io.StringIO()
+        dis.dis(self.frame.code, file=out, depth=0)
+        return re.sub(r" at 0x[0-9a-f]+", "", re.sub(r'file "[^"]*", ', "", out.getvalue())).rstrip()
+
+    def text(self) -> str:
+        parts = [f"bytecode of {self.frame.code.co_name}:", self.bytecode()]
+        if self.specialization is not None:
+            parts += ["", "guards:", *(f"  {g.text()}" for g in self.guards)]
+            parts += ["", "graph:", self.specialization.graph.text(), "", f"result: {recipe_text(self.specialization.result)}"]
+        for b in self.breaks:
+            parts += ["", f"break: {b.reason}: {b.what}", f"  at: {b.instruction}", *(f"  {s.text()}" for s in b.stack)]
+        return "\n".join(parts)
+
+    def items(self) -> tuple[Item, ...]:
+        guards = tuple(Item(f"frames/{_guard_id(i)}", "guard", g.text(), (), g.stack, {"kind": g.kind, "why": g.why}) for i, g in enumerate(self.guards))
+        return (*guards, *(i for g in self.graphs for i in g.items()))
+
+    def check(self) -> None:
+        if (self.specialization is None) == (not self.breaks):
+            raise InvalidIR("frames: a capture has either a graph or a break")
+        for graph in self.graphs:
+            graph.check()
+            if len(graph.inputs) != len(graph.placeholders):
+                raise InvalidIR("frames: every placeholder needs a source")
+
+    def run(self, *args: Any) -> Any:
+        """The captured program on the arguments of the call, in order (of a module or method: without self); no guards are checked."""
+        if self.specialization is None:
+            raise CaptureUnsupported(self.breaks[0].reason, self.breaks[0].what, self.breaks[0].stack, self.breaks[0].instruction)
+        code = self.frame.code
+        names = code.co_varnames[: code.co_argcount]
+        bound = dict(self.frame.locals)
+        bound.update(zip(names[len(names) - len(args) :], args, strict=False) if len(args) <= len(names) else ())
+        frame = FrameInput(code, bound, self.frame.globals, self.frame.builtins, self.frame.closure)
+        inputs = [read(s, frame) for s in self.graphs[0].inputs]
+        return build(self.specialization.result, self.graphs[0].run(*inputs), frame)
+
+
+def _guard_id(index: int) -> str:
+    return f"guard_{index}"
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The recipe as an expression over outputs ``out[i]`` and sources."""
+    parts = [recipe_text(p) for p in recipe.parts]
+    inner = ", ".join(parts)
+    match recipe.kind:
+        case "output":
+            return f"out[{recipe.value}]"
+        case "source":
+            return recipe.value.text()
+        case "constant":
+            return getattr(recipe.value, "__qualname__", None) or repr(recipe.value)
+        case "dict":
+            return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(recipe.value, parts, strict=False)) + "}"
+        case "call":
+            return f"{getattr(recipe.value, '__qualname__', recipe.value)}({inner})"
+        case "tuple":
+            return f"({inner}{',' if len(parts) == 1 else ''})"
+        case "list":
+            return f"[{inner}]"
+        case kind:
+            return f"{kind}({inner})"
+
+
+def read(source: Source, frame: FrameInput) -> Any:
+    """The value that a source names in a frame. Raises what reading it raises."""
+    from .sources import resolve
+
+    closure = dict(zip(frame.code.co_freevars, frame.closure, strict=False))
+    return resolve(source, frame.locals, frame.globals, closure, frame.builtins)
+
+
+def build(recipe: Recipe, outputs: tuple[Any, ...], frame: FrameInput) -> Any:
+    """Put the result together from graph outputs, sources and constants."""
+    parts = [build(p, outputs, frame) for p in recipe.parts]
+    match recipe.kind:
+        case "output":
+            return outputs[recipe.value]
+        case "source":
+            return read(recipe.value, frame)
+        case "constant":
+            return recipe.value
+        case "tuple":
+            return tuple(parts)
+        case "list":
+            return parts
+        case "dict":
+            return dict(zip(recipe.value, parts, strict=False))
+        case "set":
+            return set(parts)
+        case "slice":
+            return slice(*parts)
+        case "call":
+            return recipe.value(*parts)
+
+
+def frame_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FrameInput:
+    """The frame that ``fn(*args, **kwargs)`` would start. Raises TypeError where the arguments do not fit, as the call does."""
+    target: Any = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    if isinstance(target, types.MethodType):
+        args, target = (target.__self__, *args), target.__func__
+    if not isinstance(target, types.FunctionType):
+        raise CaptureUnsupported("no-frame", f"{type(target).__name__}", ())
+    bound = inspect.signature(target, follow_wrapped=False).bind(*args, **kwargs)
+    bound.apply_defaults()
+    code = target.__code__
+    cells = target.__closure__ or ()
+    free: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, cells, strict=False):
+        try:
+            free[name] = cell.cell_contents
+        except ValueError:  # an empty cell: the name is unbound
+            continue
+    builtins = target.__globals__.get("__builtins__", {})
+    return FrameInput(code, {**bound.arguments, **free}, target.__globals__, builtins if isinstance(builtins, dict) else vars(builtins), cells)
+
+
+def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Capture:
+    """Capture one call of ``fn`` without making it.
+
+    Returns a ``Capture``; what capture cannot model is a ``Break`` in it, never an exception. TypeError where the arguments do not fit.
+    """
+    frame = frame_of(fn, args, kwargs)
+    try:
+        return Capture(frame, interpret(frame))
+    except CaptureUnsupported as error:
+        where = error.stack or (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
+        return Capture(frame, None, (Break(error.reason, error.what, error.instruction, where, error.hint),))

@@ -1,0 +1,76 @@
+"""Code objects, read once: instructions with their handlers, jump targets, exception table and source positions.
+
+In: a code object. Out: ``CodeInfo``. Always holds: nothing here keeps a frame or a function alive.
+PyTorch's counterpart: ``torch/_dynamo/bytecode_transformation.py`` (``cleaned_instructions``).
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from ..core.provenance import Location
+
+
+@dataclass(frozen=True)
+class Inst:
+    """One instruction. ``target`` is the index of the instruction a jump goes to, or -1."""
+
+    name: str
+    arg: int
+    value: Any
+    text: str
+    target: int
+
+
+@dataclass(frozen=True)
+class Handler:
+    """One row of the exception table: instructions [start, end) unwind to ``target`` with ``depth`` stack entries."""
+
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool
+
+
+class CodeInfo:
+    """``instructions``, ``handlers`` and ``locations`` (one per instruction) of ``code``."""
+
+    def __init__(self, code: CodeType, file: str) -> None:
+        raw = list(dis.get_instructions(code))
+        index = {i.offset: n for n, i in enumerate(raw)}
+        jumps = {*dis.hasjrel, *dis.hasjabs}
+        self.instructions = tuple(Inst(i.opname, i.arg or 0, i.argval, _text(i), index[i.argval] if i.opcode in jumps else -1) for i in raw)
+        self.handlers = tuple(
+            Handler(index[e.start], index.get(e.end, len(raw)), index[e.target], e.depth, e.lasti)
+            for e in dis._parse_exception_table(code)  # type: ignore[attr-defined]
+        )
+        self.locations = tuple(_location(i.positions, code, file) for i in raw)
+        self.locals = (*code.co_varnames, *(c for c in code.co_cellvars if c not in code.co_varnames), *code.co_freevars)
+
+    def handler(self, at: int) -> Handler | None:
+        return next((h for h in self.handlers if h.start <= at < h.end), None)
+
+
+def _text(inst: dis.Instruction) -> str:
+    """As dis names it, without addresses."""
+    return inst.opname if "0x" in inst.argrepr else f"{inst.opname} {inst.argrepr}".rstrip()
+
+
+def _location(positions: dis.Positions | None, code: CodeType, file: str) -> Location:
+    line, end_line, column, end_column = positions if positions is not None else (None, None, None, None)
+    return Location(file, line or code.co_firstlineno, code.co_name, column or 0, end_line or 0, end_column or 0)
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(code: CodeType, file: str) -> CodeInfo:
+    return CodeInfo(code, file)
+
+
+def read_code(code: CodeType) -> CodeInfo:
+    """The CodeInfo of ``code``; equal code of another file is another one."""
+    return _read(code, code.co_filename)

@@ -1,0 +1,173 @@
+"""Why a frame is left to Python: the closed catalogue, and the error that carries one of its rows.
+
+In: a reason id and a detail about this program. Out: ``CaptureUnsupported``, which knows the user's line, the symbolic call stack
+and the instruction, and becomes a ``Break``. Always holds: every id used by capture is a row here.
+PyTorch's counterpart: ``torch/_dynamo/exc.py`` and ``torch/_dynamo/graph_break_registry.json``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.errors import Unsupported
+from ..core.provenance import Stack, own_location
+from .ir import Break
+
+
+@dataclass(frozen=True)
+class Reason:
+    """``what`` happened, ``why`` capture stops there, ``hint``: what to write instead."""
+
+    what: str
+    why: str
+    hint: str
+
+
+# fmt: off
+REASONS: dict[str, Reason] = {
+    "unsupported-instruction": Reason(
+        "the interpreter has no row for a bytecode instruction",
+        "its effect is not modelled", "write the statement with simpler ones",
+    ),
+    "data-dependent-branch": Reason(
+        "control flow depends on a tensor's value",
+        "the value is known only when the graph runs", "use torch.where or masks",
+    ),
+    "tensor-to-python": Reason(
+        "a tensor's data becomes a Python value",
+        "the value is known only when the graph runs", "keep the computation in tensors",
+    ),
+    "numpy": Reason(
+        "the program uses NumPy",
+        "NumPy works on memory that a graph has not computed yet", "use the torch function of the same name",
+    ),
+    "side-effect": Reason(
+        "the program changes an object that lives outside the frame",
+        "replaying Python mutations is not modelled", "return the new value instead",
+    ),
+    "raise": Reason(
+        "the program raises an exception",
+        "Python raises it itself, with its own traceback", "nothing, if the exception is meant",
+    ),
+    "exception": Reason(
+        "the program handles an exception in a way that is not modelled",
+        "tracebacks and exception contexts are Python's", "test the condition instead",
+    ),
+    "op-error": Reason(
+        "an operation raises on these arguments",
+        "eager raises its own error when Python runs the frame", "see the error",
+    ),
+    "op-refused": Reason(
+        "this operation cannot be a graph node",
+        "its effect is not that of a function on tensors", "move it out of the compiled function",
+    ),
+    "op-argument": Reason(
+        "an argument of an operation is neither a tensor nor plain data",
+        "a graph node holds only these", "pass tensors, numbers, strings or nests of them",
+    ),
+    "metadata-mutation": Reason(
+        "an operation changes a tensor's shape, strides or flags in place",
+        "later stages take these as fixed", "use the form that returns a new tensor",
+    ),
+    "autograd-api": Reason(
+        "the program talks to autograd itself",
+        "gradients are built from the whole graph after capture", "call it outside the compiled function",
+    ),
+    "random": Reason(
+        "the program draws from Python's random generator",
+        "replaying its state is not modelled", "use torch's random functions",
+    ),
+    "unknown-callable": Reason(
+        "a call of something whose effect is not known",
+        "only known functions are folded or put in the graph", "move the call out of the compiled function",
+    ),
+    "unknown-value": Reason(
+        "an operation on a value of a kind that is not modelled",
+        "its behaviour is not known", "use plain Python containers and tensors",
+    ),
+    "attribute": Reason(
+        "an attribute is read or written in a way that is not modelled",
+        "its effect is not known", "use a plain attribute",
+    ),
+    "module-hooks": Reason(
+        "a module has hooks",
+        "hooks run arbitrary Python around forward", "remove the hooks or call them in forward",
+    ),
+    "module-created": Reason(
+        "a module or a parameter is created inside the frame",
+        "its registration and initial values are Python's", "create it once, outside",
+    ),
+    "generator": Reason(
+        "a generator or coroutine is used in a way that is not modelled",
+        "its frame would have to stay suspended", "build a list",
+    ),
+    "tensor-subclass": Reason(
+        "a tensor subclass reaches the frame",
+        "its behaviour is its own Python code", "pass a plain tensor",
+    ),
+    "tensor-layout": Reason(
+        "a tensor that is not strided, dense and plain reaches the frame",
+        "later stages know strided tensors only", "convert it first",
+    ),
+    "aliased-inputs": Reason(
+        "inputs share memory and one of them is changed",
+        "the order of reads and writes through both is not modelled", "clone one of them",
+    ),
+    "mode": Reason(
+        "a torch mode is active that changes what operations mean",
+        "the graph would not mean the same without it", "leave the mode first",
+    ),
+    "context-manager": Reason(
+        "a context manager that is not modelled",
+        "its enter and exit run unknown code", "enter it outside the compiled function",
+    ),
+    "identity": Reason(
+        "the program asks for an object's identity or address",
+        "objects of the graph do not exist yet", "compare values",
+    ),
+    "output": Reason(
+        "the program prints, logs or warns",
+        "output must appear at each call", "print outside the compiled function",
+    ),
+    "return-value": Reason(
+        "the frame returns something that cannot be put together again",
+        "only tensors, constants, containers and existing objects are rebuilt", "return tensors",
+    ),
+    "recursion": Reason(
+        "calls are nested too deeply",
+        "every call is inlined", "use a loop",
+    ),
+    "loop-limit": Reason(
+        "the frame executes too many instructions",
+        "loops are unrolled", "move the loop into tensor operations",
+    ),
+    "disabled": Reason(
+        "the function is marked as not to be compiled",
+        "it asks to run in Python", "remove the mark",
+    ),
+    "import": Reason(
+        "a module is imported for the first time",
+        "importing runs its code", "import it at the top of the file",
+    ),
+    "bad-call": Reason(
+        "the arguments do not fit the function",
+        "Python raises its own TypeError", "see the signature",
+    ),
+    "no-frame": Reason(
+        "this kind of callable has no frame that can be captured",
+        "capture reads Python bytecode", "wrap it in a function",
+    ),
+}
+# fmt: on
+
+
+class CaptureUnsupported(Unsupported):
+    """The frame is left to Python. ``stack`` is the symbolic call stack, ``instruction`` as dis names it."""
+
+    def __init__(self, reason: str, detail: str, stack: Stack = (), instruction: str = "") -> None:
+        row = REASONS[reason]
+        self.stack, self.instruction = stack, instruction
+        super().__init__(f"{row.what}: {detail}" if detail else row.what, reason=reason, where=own_location(stack), why=row.why, hint=row.hint)
+
+    def as_break(self) -> Break:
+        return Break(self.reason, self.what, self.instruction, self.stack, self.hint)

@@ -1,0 +1,293 @@
+"""The record of one capture: graph, inputs, guards and decisions, and the operations through which the interpreter fills it.
+
+In: symbolic values and what the program does with them. Out: FX nodes on fake tensors, guards, placeholders.
+Always holds: no tensor work of the user is executed (operations run on fake tensors under one ``FakeTensorMode``); real tensors are only
+described; every node has its value, its line and the call stack that reached it; a guard is there for each fact that was looked at.
+PyTorch's counterpart: ``torch/_dynamo/output_graph.py`` and ``torch/_dynamo/variables/builder.py``.
+Left out: symbolic shapes (every size is a constant here).
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx as fx
+from torch._C import _functorch as functorch  # type: ignore[attr-defined]
+
+from ..core.artifact import Decision
+from ..core.provenance import Stack
+from .ir import Guard, Source
+from .reasons import CaptureUnsupported
+from .values.base import NONE, Args, Kwargs, NotConstant, Raised, Value
+from .values.containers import SequenceValue
+from .values.functions import Scope
+from .values.lift import lift, raised_from
+from .values.objects import ExceptionValue
+from .values.tensor import TensorValue
+from .values.wrap import wrap
+
+if TYPE_CHECKING:
+    from .interpreter import Frame
+    from .values.functions import FunctionValue
+
+MAX_DEPTH, MAX_STEPS = 80, 1_000_000
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+class Tracer:
+    """State of one capture. ``inline`` is the interpreter's."""
+
+    def __init__(self) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self.mode = FakeTensorMode(allow_non_fake_inputs=False, static_shapes=True)
+        self.graph = fx.Graph()
+        self.frames: list[Frame] = []
+        self.steps = 0
+        self.last_stack: Stack = ()  # where the last exception was raised
+        self.guards: dict[Any, Guard] = {}
+        self.decisions: list[Decision] = []
+        self.inputs: list[TensorValue] = []
+        self.mutated: dict[int, TensorValue] = {}  # placeholders that a node changes, by id of the value
+        self.by_real: dict[int, TensorValue] = {}
+        self.by_fake: dict[int, TensorValue] = {}
+        self.scopes: dict[int, Scope] = {}
+        self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
+        self.guard("global_state", None, None, why="grad mode, default dtype and determinism decide what operations do")
+
+    def scope(self, function: types.FunctionType, source: Source) -> Scope:
+        """The globals of an existing function, the same object for all functions of one module."""
+        names = function.__globals__
+        if id(names) not in self.scopes:
+            module = sys.modules.get(str(names.get("__name__")))
+            owned = module is not None and module.__dict__ is names
+            base = Source("constant", module) if owned else Source("attr", "__globals__", source)
+            builtins = names.get("__builtins__", {})
+            self.scopes[id(names)] = Scope(self, names, base, builtins if isinstance(builtins, dict) else vars(builtins))
+        return self.scopes[id(names)]
+
+    def top_scope(self, names: dict[str, Any], builtins: dict[str, Any]) -> Scope:
+        self.scopes[id(names)] = Scope(self, names, None, builtins)
+        return self.scopes[id(names)]
+
+    def exception(self, cls: type[BaseException], *args: Any) -> ExceptionValue:
+        """An exception that an operation of the program raises; it is left at the line that asks for it."""
+        self.last_stack = self.stack()
+        return ExceptionValue(cls, [a if isinstance(a, Value) else NONE if isinstance(a, NotConstant) else self.lift(a) for a in args])
+
+    def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        raise NotImplementedError
+
+    # where we are
+
+    def stack(self) -> Stack:
+        return self.frames[-1].call_stack() if self.frames else ()
+
+    def refuse(self, reason: str, detail: str = "") -> CaptureUnsupported:
+        return CaptureUnsupported(reason, detail, self.stack(), self.frames[-1].instruction() if self.frames else "")
+
+    def decide(self, kind: str, subject: tuple[str, ...], outcome: str, reason: str, **facts: Any) -> None:
+        self.decisions.append(Decision(kind, subject, outcome, reason, facts))
+
+    # what was looked at
+
+    def guard(self, kind: str, source: Source | None, expected: Any, why: str = "") -> None:
+        """Assume a fact about what existed before the frame; a value made inside (no source) needs none."""
+        if source is None and kind != "global_state":
+            return
+        key = (kind, source, expected if kind in ("no_attr", "no_key", "aliased") else None)
+        if key not in self.guards:
+            self.guards[key] = Guard(kind, source, expected, self.stack(), why)
+
+    def wrap(self, real: Any, source: Source | None) -> Value:
+        return wrap(self, real, source)
+
+    def lift(self, value: Any) -> Value:
+        return lift(self, value)
+
+    # constants
+
+    def constant(self, value: Value) -> Any:
+        """The plain Python value, which must be known."""
+        found = self.maybe_constant(value)
+        if isinstance(found, NotConstant):
+            raise self.refuse("tensor-to-python" if isinstance(value, TensorValue) else "unknown-value", f"a constant is needed, not {value.describe()}")
+        return found
+
+    def maybe_constant(self, value: Value) -> Any:
+        """The plain Python value, or a ``NotConstant``."""
+
+        def leaf(part: Value) -> Any:
+            raise NotConstant
+
+        try:
+            return value.plain(leaf)
+        except NotConstant as error:
+            return error
+
+    def is_constant(self, *values: Value) -> bool:
+        return not any(isinstance(self.maybe_constant(v), NotConstant) for v in values)
+
+    def constant_items(self, value: Any) -> Iterable[Any]:
+        try:
+            return list(value)
+        except TypeError as error:
+            raise Raised(raised_from(self, error)) from error
+
+    def fold(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Value:
+        """Run a pure function on plain values now; what it raises, the program raises."""
+        try:
+            result = function(*args, **(kwargs or {}))
+        except Exception as error:
+            raise Raised(raised_from(self, error)) from error
+        return self.lift(result)
+
+    # inputs
+
+    def placeholder(self, real: torch.Tensor, source: Source) -> TensorValue:
+        """The graph input for a real tensor; the same object is one input however often it is reached."""
+        known = self.by_real.get(id(real))
+        if known is not None:
+            if known.source != source:
+                self.guard("aliased", source, known.source, why="the same tensor was reached before")
+            return known
+        self._check_input(real)
+        self.guard("tensor", source, tensor_facts(real), why="operations were chosen for this kind of tensor")
+        fake = self.mode.from_tensor(real)
+        name = re.sub(r"[^0-9A-Za-z]+", "_", source.text())
+        with self.graph.inserting_after(self.inputs[-1].first) if self.inputs else self.graph.inserting_before(_first(self.graph)):
+            node = self.graph.placeholder(name[0].lower() + name[1:])
+        node.meta.update(val=fake, stack=self.stack(), parents=())
+        value = TensorValue(node, fake, source, real)
+        self.inputs.append(value)
+        self.by_real[id(real)] = self.by_fake[id(fake)] = value
+        return value
+
+    def _check_input(self, real: torch.Tensor) -> None:
+        if type(real) not in PLAIN_TENSORS:
+            raise self.refuse("tensor-subclass", type(real).__qualname__)
+        odd = real.layout != torch.strided or real.is_quantized or real.is_nested or real.is_conj() or real.is_neg()
+        if odd or functorch.is_functorch_wrapped_tensor(real):
+            raise self.refuse("tensor-layout", str(real.layout))
+        if real.is_inference():
+            raise self.refuse("mode", "a tensor made under inference_mode")
+
+    # operations
+
+    def op(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs | None = None, changes: Sequence[Value] = ()) -> Value:
+        """Run ``target`` (a function, or the name of a method of args[0]) on fakes and record it as a node.
+
+        ``changes``: inputs that the operation changes without saying so in its schema.
+        """
+        kwargs = kwargs or {}
+        fakes = [a.plain(self._fake) for a in args]
+        fake_kwargs = {k: v.plain(self._fake) for k, v in kwargs.items()}
+        touched = list({id(v): v for v in _tensors(self, [*args, *kwargs.values()])}.values())
+        versions = [v.fake._version for v in touched]
+        try:
+            out = getattr(fakes[0], target)(*fakes[1:], **fake_kwargs) if isinstance(target, str) else target(*fakes, **fake_kwargs)
+        except (CaptureUnsupported, Raised):
+            raise
+        except Exception as error:
+            raise self.refuse("op-error", f"{_name(target)}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        changed = [v for v, old in zip(touched, versions, strict=False) if v.fake._version != old]
+        return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
+
+    def _record(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs, out: Any, changed: Sequence[TensorValue]) -> Value:
+        known = self.by_fake.get(id(out)) if isinstance(out, torch.Tensor) else None
+        if known is not None and not changed:
+            self.decide("fold", (f"frames/{known.node.name}",), "folded", "identity", operation=_name(target))
+            return known
+        if out is not None and not changed and not _has_tensor(out):
+            return self.lift(out)
+        if out is None and not changed:
+            raise self.refuse("op-refused", f"{_name(target)} gives nothing back and changes no tensor")
+        node = self.node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs, out)
+        for value in changed:
+            self._change(value)
+        if known is not None:
+            known.node = node
+            return known
+        return self.result(node, out)
+
+    def node(self, kind: str, target: Any, args: Args, kwargs: Kwargs, val: Any) -> fx.Node:
+        """Append one node with its value and the line that asks for it."""
+        node = self.graph.create_node(kind, target, tuple(a.plain(self._node) for a in args), {k: v.plain(self._node) for k, v in kwargs.items()})
+        node.meta.update(val=val, stack=self.stack(), parents=())
+        return node
+
+    def result(self, node: fx.Node, out: Any) -> Value:
+        """The value of a node: a tensor, or a tuple or list whose tensors become ``getitem`` nodes."""
+        if isinstance(out, torch.Tensor):
+            value = self.by_fake[id(out)] = TensorValue(node, out)
+            return value
+        if out is None:
+            return NONE
+        if not isinstance(out, (tuple, list)):
+            raise self.refuse("op-refused", f"a result of type {type(out).__name__}")
+        return SequenceValue([self._element(node, i, part) for i, part in enumerate(out)], type(out))
+
+    def _element(self, node: fx.Node, index: int, part: Any) -> Value:
+        if not _has_tensor(part):
+            return self.lift(part)
+        if isinstance(part, torch.Tensor) and id(part) in self.by_fake:
+            return self.by_fake[id(part)]
+        item = self.graph.call_function(operator.getitem, (node, index))
+        item.meta.update(val=part, stack=self.stack(), parents=())
+        return self.result(item, part)
+
+    def _change(self, value: TensorValue) -> None:
+        """Note which inputs a change of ``value`` reaches: itself, or the inputs that it is a view of."""
+        storage = value.fake.untyped_storage()._cdata
+        for source in self.inputs:
+            if source is value or source.fake.untyped_storage()._cdata == storage:
+                self.mutated[id(source)] = source
+
+    def _node(self, value: Value) -> Any:
+        return value.node if isinstance(value, TensorValue) else self._as_argument(value)
+
+    def _fake(self, value: Value) -> Any:
+        return value.fake if isinstance(value, TensorValue) else self._as_argument(value)
+
+    def _as_argument(self, value: Value) -> Any:
+        real = getattr(value, "real", None)
+        if real in (int, float, bool, complex):
+            return real
+        raise self.refuse("op-argument", value.describe())
+
+
+def tensor_facts(real: torch.Tensor) -> tuple[Any, ...]:
+    """(type, dtype, device, requires_grad, sizes, strides): what a tensor guard checks, as plain data."""
+    return (type(real).__name__, str(real.dtype), str(real.device), real.requires_grad, tuple(real.shape), tuple(real.stride()))
+
+
+def _first(graph: fx.Graph) -> fx.Node:
+    return next(iter(graph.nodes), graph._root)
+
+
+def _name(target: Callable[..., Any] | str) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+
+
+def _has_tensor(out: Any) -> bool:
+    if isinstance(out, (tuple, list)):
+        return any(_has_tensor(o) for o in out)
+    return isinstance(out, torch.Tensor)
+
+
+def _tensors(t: Tracer, values: Iterable[Value]) -> list[TensorValue]:
+    found: list[TensorValue] = []
+
+    def leaf(part: Value) -> Any:
+        if isinstance(part, TensorValue):
+            found.append(part)
+
+    for value in values:
+        value.plain(leaf)
+    return found

@@ -1,0 +1,206 @@
+"""What every symbolic value is: a Python object that the interpreter can work with without having it.
+
+A ``Value`` with a ``source`` existed before the frame: reading it installs guards, changing it is refused. A value without one was
+made inside the frame. The default of every operation is to refuse; a kind of value overrides what it models.
+PyTorch's counterpart: ``torch/_dynamo/variables/base.py``.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir import Source
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+Args = Sequence["Value"]
+Kwargs = Mapping[str, "Value"]
+Leaf = Callable[["Value"], Any]
+Method = Callable[["Tracer", Any, Args, Kwargs], "Value"]
+
+
+class NotConstant(Exception):
+    """The value has no plain Python counterpart at capture time."""
+
+
+class Raised(Exception):
+    """The interpreted program raised ``exception`` (a Value)."""
+
+    def __init__(self, exception: Value) -> None:
+        self.exception = exception
+        super().__init__(exception.describe())
+
+
+class Value:
+    """Base of all kinds. ``METHODS`` are the rows of methods that the kind models, by name."""
+
+    source: Source | None = None
+    METHODS: Mapping[str, Method] = {}
+
+    def python_type(self) -> type[Any]:
+        raise NotConstant
+
+    def describe(self) -> str:
+        try:
+            return f"a {self.python_type().__name__}"
+        except NotConstant:
+            return f"a {type(self).__name__.removesuffix('Value').lower()}"
+
+    def plain(self, leaf: Leaf) -> Any:
+        """The value as plain Python data, with ``leaf(part)`` in place of each part that has no such form."""
+        return leaf(self)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name in self.METHODS:
+            return BoundBuiltin(self, name)
+        if name == "__class__":
+            return t.lift(self.python_type())
+        raise t.refuse("attribute", f"{name!r} of {self.describe()}")
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
+
+    def delete(self, t: Tracer, name: str) -> None:
+        raise t.refuse("attribute", f"deleting {name!r} of {self.describe()}")
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        raise t.refuse("unknown-callable", self.describe())
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        raise t.refuse("unknown-value", f"subscript of {self.describe()}")
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        raise t.refuse("unknown-value", f"item assignment to {self.describe()}")
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        raise t.refuse("unknown-value", f"item deletion of {self.describe()}")
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        raise t.refuse("unknown-value", f"'in' on {self.describe()}")
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        raise t.refuse("unknown-value", f"iteration over {self.describe()}")
+
+    def length(self, t: Tracer) -> int:
+        raise t.refuse("unknown-value", f"len() of {self.describe()}")
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def changing(self, t: Tracer) -> None:
+        """Called before a mutation: what existed before the frame must not change."""
+        if self.source is not None:
+            raise t.refuse("side-effect", f"{self.source.text()}, {self.describe()}")
+
+
+class Null(Value):
+    """The NULL that CPython pushes below a callable, or leaves in an unset local."""
+
+
+NULL = Null()
+
+
+class Constant(Value):
+    """An immutable plain value: number, string, None, dtype, device, enum member, range."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value, self.source = value, source
+
+    def python_type(self) -> type[Any]:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"{self.value!r}" if len(repr(self.value)) < 60 else super().describe()
+
+    def plain(self, leaf: Leaf) -> Any:
+        return self.value
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if isinstance(self.value, enum.Enum):
+            from .objects import EnumValue
+
+            return EnumValue(type(self.value), self.value).get(t, name)
+        found = getattr(self.value, name, None)
+        return PureMethod(found) if isinstance(found, PURE_METHODS) else t.fold(getattr, [self.value, name])
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        return t.fold(lambda a, b: a[b], [self.value, t.constant(key)])
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        return bool(t.constant(t.fold(lambda a, b: b in a, [self.value, t.constant(value)])))
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        return iter([t.lift(v) for v in t.constant_items(self.value)])
+
+    def length(self, t: Tracer) -> int:
+        return int(t.constant(t.fold(len, [self.value])))
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.value)
+
+
+NONE = Constant(None)
+PURE_METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
+
+
+class PureMethod(Value):
+    """A method of a constant, such as ``"-".join``: pure, so it is folded when its arguments are constants."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.fold(self.real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+
+
+class BoundBuiltin(Value):
+    """A modelled method taken from its owner: ``items.append``."""
+
+    def __init__(self, owner: Value, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def describe(self) -> str:
+        return f"{self.name} of {self.owner.describe()}"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.owner.METHODS[self.name](t, self.owner, args, kwargs)
+
+
+class Opaque(Value):
+    """An existing object of a kind that is not modelled: it can be passed on, compared with None and returned, nothing else."""
+
+    def __init__(self, real: Any, source: Source | None) -> None:
+        self.real, self.source = real, source
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def truth(self, t: Tracer) -> bool:
+        raise t.refuse("unknown-value", f"truth of {self.describe()}")
+
+
+class Lazy:
+    """An existing object that the program has not looked at yet: no guards until ``force``."""
+
+    def __init__(self, t: Tracer, real: Any, source: Source | None) -> None:
+        self.t, self.real, self.source = t, real, source
+        self.value: Value | None = None
+
+    def force(self) -> Value:
+        if self.value is None:
+            self.value = self.t.wrap(self.real, self.source)
+        return self.value
+
+
+Slot = Value | Lazy
+
+
+def force(slot: Slot) -> Value:
+    return slot.force() if isinstance(slot, Lazy) else slot

@@ -1,0 +1,321 @@
+"""Python's builtin functions on values: one row each.
+
+In: values. Out: what the builtin gives. Always holds: a row computes what Python would, or refuses.
+PyTorch's counterpart: ``torch/_dynamo/variables/builtin.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..ir import Source
+from . import iterators
+from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant, Opaque, PureMethod, Raised, Value
+from .containers import SequenceValue, SetValue
+from .functions import FunctionValue, MethodValue, PartialValue
+from .objects import ClassValue, ExceptionValue, ObjectValue, find_in_class
+from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
+from .tensor import TensorMethod, TensorValue
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+Handler = Callable[["Tracer", Args, Kwargs], Value]
+
+
+class BuiltinValue(Value):
+    """A C function, method descriptor or torch operator."""
+
+    def __init__(self, real: Any, source: Source | None = None) -> None:
+        self.real, self.source = real, source
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def describe(self) -> str:
+        return f"builtin {getattr(self.real, '__qualname__', None) or getattr(self.real, '__name__', self.real)}"
+
+    def plain(self, leaf: Leaf) -> Any:
+        return leaf(self)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        from ..torch_calls import call_builtin
+
+        return call_builtin(t, self.real, args, kwargs)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return t.lift(getattr(self.real, name, None))
+        if isinstance(self.real, torch._ops.OpOverloadPacket) and name in self.real.overloads():
+            return t.wrap(getattr(self.real, name), None)
+        if not hasattr(self.real, name):
+            raise Raised(t.exception(AttributeError, f"'{type(self.real).__name__}' object has no attribute '{name}'"))
+        return super().get(t, name)
+
+
+def _length(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(args[0].length(t))
+
+
+def classes_of(t: Tracer, value: Value) -> tuple[type[Any], ...]:
+    """The classes that isinstance or issubclass is asked about."""
+    if isinstance(value, SequenceValue):
+        return tuple(c for v in value.values() for c in classes_of(t, v))
+    if isinstance(value, ClassValue):
+        return (value.real,)
+    if isinstance(value, Opaque) and isinstance(value.real, types.UnionType):
+        return tuple(type(None) if c is None else c for c in value.real.__args__)
+    raise t.refuse("unknown-value", f"isinstance with {value.describe()}")
+
+
+def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(_is_subclass(t, args[0], type_of(t, args[0]), classes_of(t, args[1])))
+
+
+def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ClassValue):
+        raise t.refuse("bad-call", "issubclass of something that is not a class")
+    return Constant(_is_subclass(t, args[0], args[0].real, classes_of(t, args[1])))
+
+
+def _is_subclass(t: Tracer, value: Value, cls: type[Any], classes: tuple[type[Any], ...]) -> bool:
+    for other in classes:
+        if isinstance(value, TensorValue) and type(other) is type(torch.FloatTensor):
+            raise t.refuse("unknown-value", f"isinstance with the legacy type {other.__name__}")
+        if getattr(other, "_is_protocol", False):
+            raise t.refuse("unknown-value", f"isinstance with the protocol {other.__name__}")
+    return issubclass(cls, classes)
+
+
+def type_of(t: Tracer, value: Value) -> type[Any]:
+    try:
+        return value.python_type()
+    except NotConstant:
+        raise t.refuse("unknown-value", f"the type of {value.describe()}") from None
+
+
+def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 1:
+        raise t.refuse("unknown-callable", "a class is made inside the frame")
+    return t.wrap(type_of(t, args[0]), None)
+
+
+def is_attribute_error(raised: Raised) -> bool:
+    return isinstance(raised.exception, ExceptionValue) and issubclass(raised.exception.cls, AttributeError)
+
+
+def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        return args[0].get(t, t.constant(args[1]))
+    except Raised as raised:
+        if len(args) > 2 and is_attribute_error(raised):
+            return args[2]
+        raise
+
+
+def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    name = t.constant(args[1])
+    if isinstance(args[0], TensorValue) and not hasattr(torch.Tensor, name):
+        return Constant(args[0].has_extra(name))
+    try:
+        args[0].get(t, name)
+    except Raised as raised:
+        if is_attribute_error(raised):
+            return Constant(False)
+        raise
+    return Constant(True)
+
+
+def _setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    args[0].set(t, t.constant(args[1]), args[2])
+    return NONE
+
+
+def _delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    args[0].delete(t, t.constant(args[1]))
+    return NONE
+
+
+def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    value = args[0]
+    if isinstance(value, (FunctionValue, MethodValue, PartialValue, BuiltinValue, ClassValue, BoundBuiltin, PureMethod, TensorMethod)):
+        return Constant(True)
+    return Constant(find_in_class(type_of(t, value), "__call__") is not None)
+
+
+def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    total = kwargs.get("start") or (args[1] if len(args) > 1 else Constant(0))
+    for value in args[0].iterate(t):
+        total = binary(t, "+", total, value)
+    return total
+
+
+def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(all(v.truth(t) for v in args[0].iterate(t)))
+
+
+def _any(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(any(v.truth(t) for v in args[0].iterate(t)))
+
+
+def _extreme(symbol: str) -> Handler:
+    def row(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if len(args) > 1:
+            values = list(args)
+        else:
+            values = list(args[0].entries.values()) if isinstance(args[0], SetValue) else list(args[0].iterate(t))
+        if not values:
+            if "default" in kwargs:
+                return kwargs["default"]
+            raise Raised(t.exception(ValueError, f"{'max' if symbol == '>' else 'min'}() arg is an empty sequence"))
+        key = kwargs.get("key", NONE)
+        rank = (lambda v: v) if key is NONE else (lambda v: key.call(t, [v], {}))
+        best, best_rank = values[0], rank(values[0])
+        for value in values[1:]:
+            if compare(t, symbol, new := rank(value), best_rank).truth(t):
+                best, best_rank = value, new
+        return best
+
+    return row
+
+
+def _abs(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], TensorValue):
+        return t.op(abs, args)
+    return t.fold(abs, [t.constant(args[0])])
+
+
+def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return binary(t, "**", args[0], args[1]) if len(args) == 2 else t.fold(pow, [t.constant(a) for a in args])
+
+
+def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return SequenceValue([binary(t, "//", *args), binary(t, "%", *args)], tuple)
+
+
+def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], TensorValue):
+        return t.op("round", [args[0]], {**kwargs, **({"decimals": args[1]} if len(args) > 1 else {})})
+    return t.fold(round, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+
+
+def format_value(t: Tracer, value: Value, convert: Callable[[Any], Any], spec: str = "") -> str:
+    """What an f-string makes of a value; only for constants, and exceptions of plain classes."""
+    if isinstance(value, ExceptionValue) and convert is str:
+        return format(value.text(t), spec)
+    return format(convert(t.constant(value)), spec)
+
+
+def _repr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(format_value(t, args[0], repr))
+
+
+def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    run = args[1].iterate(t)
+    total = args[2] if len(args) > 2 else next(run, None)
+    if total is None:
+        raise Raised(t.exception(TypeError, "reduce() of empty iterable with no initial value"))
+    for value in run:
+        total = args[0].call(t, [total, value], {})
+    return total
+
+
+def _binary_row(symbol: str) -> Handler:
+    return lambda t, args, kwargs: binary(t, symbol, args[0], args[1])
+
+
+def _compare_row(symbol: str) -> Handler:
+    return lambda t, args, kwargs: compare(t, symbol, args[0], args[1])
+
+
+def _unary_row(symbol: str) -> Handler:
+    return lambda t, args, kwargs: unary(t, symbol, args[0])
+
+
+def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ObjectValue):
+        raise t.refuse("attribute", "object.__setattr__")
+    args[0].default_set(t, t.constant(args[1]), args[2])
+    return NONE
+
+
+def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ObjectValue):
+        raise t.refuse("attribute", "object.__getattribute__")
+    return args[0].default_get(t, t.constant(args[1]))
+
+
+def _object_init(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], ExceptionValue):
+        args[0].args = list(args[1:])
+    elif len(args) > 1:
+        raise t.refuse("bad-call", "object.__init__ with arguments")
+    return NONE
+
+
+def _object_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ClassValue):
+        raise t.refuse("bad-call", "object.__new__")
+    return ObjectValue(args[0].real)
+
+
+def _tuple_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ClassValue):
+        raise t.refuse("bad-call", "tuple.__new__")
+    return SequenceValue(list(args[1].iterate(t)) if len(args) > 1 else [], args[0].real)
+
+
+def _chain_from(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return iterators.chain_from(t, args, kwargs)
+
+
+BUILTINS: dict[Any, Handler] = {
+    **{r.function: _binary_row(s) for s, r in BINARY.items()},
+    **{r.inplace: _binary_row(s + "=") for s, r in BINARY.items()},
+    **{r[0]: _compare_row(s) for s, r in COMPARE.items()},
+    **{r[0]: _unary_row(s) for s, r in UNARY.items()},
+    len: _length,
+    isinstance: _isinstance,
+    issubclass: _issubclass,
+    getattr: _getattr,
+    hasattr: _hasattr,
+    setattr: _setattr,
+    delattr: _delattr,
+    callable: _callable,
+    sum: _sum,
+    all: _all,
+    any: _any,
+    min: _extreme("<"),
+    max: _extreme(">"),
+    abs: _abs,
+    pow: _pow,
+    divmod: _divmod,
+    round: _round,
+    repr: _repr,
+    iter: iterators.iter_value,
+    next: iterators.next_value,
+    sorted: iterators.sorted_list,
+    functools.reduce: _reduce,
+    itertools.chain.from_iterable: _chain_from,
+    operator.not_: lambda t, args, kwargs: Constant(not args[0].truth(t)),
+    operator.truth: lambda t, args, kwargs: Constant(args[0].truth(t)),
+    operator.is_: lambda t, args, kwargs: Constant(identical(t, args[0], args[1])),
+    operator.is_not: lambda t, args, kwargs: Constant(not identical(t, args[0], args[1])),
+    operator.getitem: lambda t, args, kwargs: args[0].item(t, args[1]),
+    operator.setitem: lambda t, args, kwargs: args[0].set_item(t, args[1], args[2]) or NONE,
+    operator.contains: lambda t, args, kwargs: Constant(args[0].contains(t, args[1])),
+    object.__setattr__: _object_setattr,
+    object.__getattribute__: _object_getattribute,
+    object.__init__: _object_init,
+    BaseException.__init__: _object_init,
+    object.__new__: _object_new,
+    tuple.__new__: _tuple_new,
+}
+TYPE_OF: Handler = _type

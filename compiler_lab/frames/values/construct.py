@@ -1,0 +1,193 @@
+"""Calling a class: builtin types, exceptions, named tuples and instances of users' classes.
+
+In: a class and arguments. Out: a value of that class. Always holds: constructors run by inlining ``__new__`` and ``__init__``, or by a
+row here; a class made by an unknown metaclass is refused. PyTorch's counterpart: ``torch/_dynamo/variables/user_defined.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import types
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import iterators
+from .base import NONE, Args, Constant, Kwargs, Value
+from .builtins import TYPE_OF, Handler, format_value
+from .containers import DictValue, SequenceValue, SetValue, SliceValue, entries_of
+from .contexts import CONTEXTS
+from .functions import PartialValue
+from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, find_in_class
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+
+def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    real = cls.real
+    row = CONSTRUCTORS.get(real)
+    if row is not None:
+        return row(t, args, kwargs)
+    if issubclass(real, (torch.nn.Module, torch.nn.Parameter, torch.Tensor)):
+        raise t.refuse("module-created" if real is not torch.Tensor else "op-refused", real.__name__)
+    if issubclass(real, random.Random):
+        raise t.refuse("random", real.__name__)
+    if real in FOLDED:
+        return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+    if type(real) not in KNOWN_METACLASSES:
+        raise t.refuse("unknown-callable", f"{cls.describe()}, which has the metaclass {type(real).__name__}")
+    if issubclass(real, BaseException):
+        return _exception(t, cls, args, kwargs)
+    if hasattr(real, "__members__"):
+        return t.fold(real, [t.constant(a) for a in args])
+    return _instance(t, cls, args, kwargs)
+
+
+def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """``cls.__new__(cls, ...)`` then ``__init__``."""
+    real = cls.real
+    new = find_in_class(real, "__new__")
+    init = find_in_class(real, "__init__")
+    assert new is not None and init is not None
+    if isinstance(new[1], staticmethod) and isinstance(new[1].__func__, types.FunctionType):
+        made = bind(t, cls, real, new[0], "__new__", new[1]).call(t, [cls, *args], kwargs)
+    elif new[0] is object and real.__flags__ & (1 << 9):
+        made = ObjectValue(real)
+    else:
+        raise t.refuse("unknown-callable", f"{cls.describe()}, which is made in C")
+    if issubclass(made.python_type(), real) and isinstance(init[1], types.FunctionType):
+        bind(t, made, real, init[0], "__init__", init[1]).call(t, args, kwargs)
+    elif init[0] is object and (args or kwargs) and new[0] is object:
+        raise t.refuse("bad-call", f"{real.__name__}() takes no arguments")
+    return made
+
+
+def _exception(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    made = ExceptionValue(cls.real, args)
+    init = find_in_class(cls.real, "__init__")
+    if init is not None and isinstance(init[1], types.FunctionType):
+        bind(t, made, cls.real, init[0], "__init__", init[1]).call(t, args, kwargs)
+    elif kwargs:
+        raise t.refuse("exception", f"{cls.real.__name__} with keyword arguments")
+    return made
+
+
+def _list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return SequenceValue(list(args[0].iterate(t)) if args else [], list)
+
+
+def _tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if args and isinstance(args[0], SequenceValue) and args[0].cls is tuple:
+        return args[0]
+    return SequenceValue(list(args[0].iterate(t)) if args else [], tuple)
+
+
+def _size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.fold(torch.Size, [[t.constant(v) for v in args[0].iterate(t)]] if args else [])
+
+
+def _dict(cls: type[Any]) -> Handler:
+    def row(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        made = DictValue({}, cls)
+        made.METHODS["update"](t, made, args, kwargs)
+        return made
+
+    return row
+
+
+def _set(cls: type[Any]) -> Handler:
+    return lambda t, args, kwargs: SetValue(entries_of(t, args[0]) if args else {}, cls)
+
+
+def _slice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    start, stop, step = (NONE, *args, NONE) if len(args) == 1 else (*args, NONE)[:3]
+    return SliceValue(start, stop, step)
+
+
+def _number(cls: type[Any]) -> Handler:
+    def row(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if args and isinstance(args[0], ObjectValue):
+            found = args[0].dunder(t, f"__{cls.__name__}__")
+            if found is not None:
+                return found
+        return t.fold(cls, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+
+    return row
+
+
+def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(args[0].truth(t) if args else False)
+
+
+def _str(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and isinstance(args[0], ObjectValue) and not isinstance(args[0], ExceptionValue):
+        found = args[0].default_dunder(t, "__str__") or args[0].default_dunder(t, "__repr__")
+        if found is not None:
+            return found
+    if len(args) > 1 or kwargs:
+        return t.fold(str, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+    return Constant(format_value(t, args[0], str) if args else "")
+
+
+def _partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    inner = args[0]
+    if isinstance(inner, PartialValue):
+        return PartialValue(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
+    return PartialValue(inner, list(args[1:]), dict(kwargs))
+
+
+def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if args:
+        cls, obj = args
+    else:
+        cls, obj = t.frames[-1].super_arguments()
+    if not isinstance(cls, ClassValue):
+        raise t.refuse("unknown-callable", "super() of something that is not a class")
+    return SuperValue(cls.real, obj)
+
+
+def _object(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ObjectValue(object)
+
+
+CONSTRUCTORS: dict[type[Any], Handler] = {
+    list: _list,
+    tuple: _tuple,
+    torch.Size: _size,
+    dict: _dict(dict),
+    OrderedDict: _dict(OrderedDict),
+    set: _set(set),
+    frozenset: _set(frozenset),
+    slice: _slice,
+    int: _number(int),
+    float: _number(float),
+    complex: _number(complex),
+    bool: _bool,
+    str: _str,
+    type: TYPE_OF,
+    object: _object,
+    super: _super,
+    enumerate: iterators.enumerate_values,
+    zip: iterators.zip_values,
+    map: iterators.map_values,
+    filter: iterators.filter_values,
+    reversed: iterators.reversed_values,
+    functools.partial: _partial,
+    itertools.chain: iterators.chain,
+    itertools.islice: iterators.islice,
+    itertools.product: iterators.product,
+    itertools.combinations: iterators.combinations,
+    itertools.permutations: iterators.permutations,
+    itertools.pairwise: iterators.pairwise,
+    itertools.count: iterators.count,
+    itertools.repeat: iterators.repeat,
+    itertools.accumulate: iterators.accumulate,
+    itertools.starmap: iterators.starmap,
+    itertools.zip_longest: iterators.zip_longest,
+    **CONTEXTS,
+}
+FOLDED: frozenset[type[Any]] = frozenset({range, bytes, torch.device, torch.finfo, torch.iinfo})

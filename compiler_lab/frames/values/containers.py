@@ -1,0 +1,297 @@
+"""Lists, tuples, named tuples, sizes, dicts, sets and slices, made inside the frame or read from outside.
+
+In: parts that are values, or ``Lazy`` ones nobody looked at yet. Out: the same operations as Python's, on values.
+Always holds: a container with a source is never changed; its length or keys are guarded when they are looked at.
+PyTorch's counterpart: ``torch/_dynamo/variables/{lists,dicts}.py``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..ir import Source
+from .base import Leaf, NotConstant, Raised, Slot, Value, force
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+
+class SliceValue(Value):
+    def __init__(self, start: Value, stop: Value, step: Value) -> None:
+        self.start, self.stop, self.step = start, stop, step
+
+    def python_type(self) -> type[Any]:
+        return slice
+
+    def plain(self, leaf: Leaf) -> Any:
+        return slice(self.start.plain(leaf), self.stop.plain(leaf), self.step.plain(leaf))
+
+    def get(self, t: Tracer, name: str) -> Value:
+        return getattr(self, name) if name in ("start", "stop", "step") else super().get(t, name)
+
+
+class SequenceValue(Value):
+    """A list or a tuple; ``cls`` is list, tuple, torch.Size, a named tuple or one of torch's result types."""
+
+    def __init__(self, items: list[Any], cls: type[Any] = list, source: Source | None = None) -> None:
+        self.items: list[Slot] = items
+        self.cls, self.source = cls, source
+        self.METHODS = methods.LIST if issubclass(cls, list) else methods.TUPLE
+
+    def python_type(self) -> type[Any]:
+        return self.cls
+
+    def values(self) -> list[Value]:
+        return [force(i) for i in self.items]
+
+    def plain(self, leaf: Leaf) -> Any:
+        parts = [v.plain(leaf) for v in self.values()]
+        return self.make(parts)
+
+    def make(self, parts: list[Any]) -> Any:
+        """A real container of this class from real parts."""
+        if self.cls in (list, tuple):
+            return self.cls(parts)
+        if self.cls is torch.Size:
+            return torch.Size(parts) if all(type(p) is int for p in parts) else tuple(parts)
+        return self.cls(*parts) if hasattr(self.cls, "_fields") else tuple(parts)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        fields = getattr(self.cls, "_fields", None) or (getattr(self.cls, "__match_args__", ()) if self.cls.__module__ == "torch.return_types" else ())
+        if name in fields:
+            return force(self.items[fields.index(name)])
+        if name not in self.METHODS and name != "__class__" and hasattr(self.cls, "_fields"):
+            from .objects import class_attribute
+
+            return class_attribute(t, self, self.cls, name)
+        return super().get(t, name)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        index = t.constant(key)
+        if isinstance(index, slice):
+            return SequenceValue(self.items[index], self.cls if self.cls in (list, torch.Size) else tuple)
+        index = t.constant(t.fold(_index, [index]))
+        if not -len(self.items) <= index < len(self.items):
+            raise Raised(t.exception(IndexError, f"{self.cls.__name__} index out of range"))
+        return force(self.items[index])
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        self._list(t)
+        index = t.constant(key)
+        if isinstance(index, slice):
+            self.items[index] = list(value.iterate(t))
+            return
+        if not -len(self.items) <= index < len(self.items):
+            raise Raised(t.exception(IndexError, "list assignment index out of range"))
+        self.items[index] = value
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        self._list(t)
+        index = t.constant(key)
+        if not isinstance(index, slice) and not -len(self.items) <= index < len(self.items):
+            raise Raised(t.exception(IndexError, "list assignment index out of range"))
+        del self.items[index]
+
+    def _list(self, t: Tracer) -> None:
+        self.changing(t)
+        if not issubclass(self.cls, list):
+            raise Raised(t.exception(TypeError, f"'{self.cls.__name__}' object does not support item assignment"))
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        return any(same_or_equal(t, v, value) for v in self.values())
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        return _live(self.items)
+
+    def length(self, t: Tracer) -> int:
+        return len(self.items)
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.items)
+
+
+def _live(items: list[Slot]) -> Iterator[Value]:
+    index = 0
+    while index < len(items):  # a list may grow while it is iterated
+        yield force(items[index])
+        index += 1
+
+
+def _index(value: Any) -> int:
+    return value.__index__()
+
+
+def same_or_equal(t: Tracer, a: Value, b: Value) -> bool:
+    """``a is b or a == b``, as ``in`` and ``index`` compare."""
+    from .operators import compare
+
+    return a is b or compare(t, "==", a, b).truth(t)
+
+
+def key_of(t: Tracer, value: Value) -> Hashable:
+    """What stands for ``value`` as a dict key or set element: the constant, or the object itself where equality is identity."""
+    found = t.maybe_constant(value)
+    if not isinstance(found, NotConstant):
+        if isinstance(found, (list, dict, set, slice)):
+            raise Raised(t.exception(TypeError, f"unhashable type: '{type(found).__name__}'"))
+        return found
+    if isinstance(value, SequenceValue) and value.cls is tuple:
+        return tuple(key_of(t, v) for v in value.values())
+    cls = value.python_type()
+    if cls.__hash__ not in (object.__hash__, torch.Tensor.__hash__, type.__hash__):
+        raise t.refuse("unknown-value", f"{value.describe()} as a key")
+    real = getattr(value, "real", None)
+    return value if real is None else real
+
+
+class DictValue(Value):
+    """A dict; ``entries`` maps ``key_of(key)`` to (key, value). ``cls`` is dict or OrderedDict."""
+
+    def __init__(self, entries: dict[Any, tuple[Value, Any]], cls: type[Any] = dict, source: Source | None = None) -> None:
+        self.entries: dict[Any, tuple[Value, Slot]] = entries
+        self.cls, self.source = cls, source
+        self.METHODS = methods.DICT
+
+    def python_type(self) -> type[Any]:
+        return self.cls
+
+    def plain(self, leaf: Leaf) -> Any:
+        self.look()
+        if self.cls is not dict and self.cls is not OrderedDict:
+            return leaf(self)
+        return self.cls((k.plain(leaf), force(v).plain(leaf)) for k, v in self.entries.values())
+
+    def look(self) -> None:
+        """The keys matter from here on (a lazily wrapped dict installs its guard by itself)."""
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        found = self.find(t, key)
+        if found is None:
+            self.look()
+            raise Raised(t.exception(KeyError, t.maybe_constant(key)))
+        return found
+
+    def find(self, t: Tracer, key: Value) -> Value | None:
+        entry = self.entries.get(key_of(t, key))
+        return None if entry is None else force(entry[1])
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        self.changing(t)
+        at = key_of(t, key)
+        self.entries[at] = (self.entries[at][0] if at in self.entries else key, value)
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        self.changing(t)
+        if self.entries.pop(key_of(t, key), None) is None:
+            raise Raised(t.exception(KeyError, t.maybe_constant(key)))
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        self.look()
+        return key_of(t, value) in self.entries
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        self.look()
+        return iter([k for k, _ in self.entries.values()])
+
+    def pairs(self) -> list[tuple[Value, Value]]:
+        self.look()
+        return [(k, force(v)) for k, v in self.entries.values()]
+
+    def length(self, t: Tracer) -> int:
+        self.look()
+        return len(self.entries)
+
+    def truth(self, t: Tracer) -> bool:
+        return self.length(t) > 0
+
+
+class ExistingDict(DictValue):
+    """A dict from outside: its keys are guarded once the program looks at all of them."""
+
+    def __init__(self, t: Tracer, entries: dict[Any, tuple[Value, Any]], cls: type[Any], source: Source | None) -> None:
+        super().__init__(entries, cls, source)
+        self.t = t
+
+    def look(self) -> None:
+        self.t.guard("dict_keys", self.source, tuple(self.entries), why="the program looked at the keys")
+
+
+class DictView(Value):
+    """``d.keys()``, ``d.values()`` or ``d.items()``."""
+
+    def __init__(self, owner: DictValue, kind: str) -> None:
+        self.owner, self.kind = owner, kind
+
+    def python_type(self) -> type[Any]:
+        return type(getattr({}, self.kind)())
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        if self.kind == "keys":
+            return self.owner.iterate(t)
+        self.owner.look()
+        slots = list(self.owner.entries.values())
+        return (force(v) for _, v in slots) if self.kind == "values" else (SequenceValue([k, force(v)], tuple) for k, v in slots)
+
+    def length(self, t: Tracer) -> int:
+        return self.owner.length(t)
+
+    def truth(self, t: Tracer) -> bool:
+        return self.owner.truth(t)
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        return self.owner.contains(t, value) if self.kind == "keys" else any(same_or_equal(t, v, value) for v in self.iterate(t))
+
+
+class SetValue(Value):
+    """A set or frozenset: ``entries`` maps ``key_of(element)`` to the element. Its order is never relied upon."""
+
+    def __init__(self, entries: dict[Any, Value], cls: type[Any] = set, source: Source | None = None) -> None:
+        self.entries, self.cls, self.source = entries, cls, source
+        self.METHODS = methods.SET
+
+    def python_type(self) -> type[Any]:
+        return self.cls
+
+    def plain(self, leaf: Leaf) -> Any:
+        return self.cls(v.plain(leaf) for v in self.entries.values())
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        return key_of(t, value) in self.entries
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        if len(self.entries) > 1:
+            raise t.refuse("unknown-value", "iteration over a set, whose order is not fixed; sort it")
+        return iter(self.entries.values())
+
+    def length(self, t: Tracer) -> int:
+        return len(self.entries)
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.entries)
+
+
+def entries_of(t: Tracer, value: Value) -> dict[Any, Value]:
+    """Distinct elements of an iterable, by key, as a set takes them."""
+    found = value.entries.values() if isinstance(value, SetValue) else value.iterate(t)
+    result: dict[Any, Value] = {}
+    for v in found:
+        result.setdefault(key_of(t, v), v)
+    return result
+
+
+def pairs_of(t: Tracer, value: Value) -> list[tuple[Value, Value]]:
+    """(key, value) pairs of a dict, or of an iterable of pairs."""
+    if isinstance(value, DictValue):
+        return value.pairs()
+    pairs: list[tuple[Value, Value]] = []
+    for pair in value.iterate(t):
+        key, item = pair.iterate(t)
+        pairs.append((key, item))
+    return pairs
+
+
+from . import container_methods as methods  # noqa: E402 - its rows need the classes above

@@ -1,0 +1,263 @@
+"""Python functions, bound methods, cells, partials and generators: everything that is called by running bytecode.
+
+In: a function that exists, or code with defaults and cells made in the frame. Out: arguments bound to names; calls are inlined.
+Always holds: cells and globals from outside are read only; a function reached from outside is guarded by identity, or by its code
+where it was passed in (two closures of one ``def`` are told apart by what their cells hold).
+PyTorch's counterpart: ``torch/_dynamo/variables/functions.py``.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..ir import Source
+from .base import NONE, Args, Constant, Kwargs, Lazy, Raised, Slot, Value, force
+from .containers import DictValue, SequenceValue
+from .objects import is_library_module
+
+if TYPE_CHECKING:
+    from ..interpreter import Frame
+    from ..tracer import Tracer
+
+GENERATOR, COROUTINES = 0x20, 0x80 | 0x100 | 0x200
+
+
+class Cell:
+    """A closure cell: ``slot`` is None while it is empty. One from outside (``existing``) is read only."""
+
+    def __init__(self, slot: Slot | None = None, existing: bool = False) -> None:
+        self.slot, self.existing = slot, existing
+
+
+class CellValue(Value):
+    """A cell on the stack, on its way into a function."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+
+
+class Scope:
+    """The globals of a function. ``base`` is how to reach them; None for the frame's own."""
+
+    def __init__(self, t: Tracer, names: dict[str, Any], base: Source | None, builtins: dict[str, Any]) -> None:
+        self.t, self.names, self.base, self.builtins = t, names, base, builtins
+        self.library = base is not None and is_library_module(str(names.get("__name__")))
+        self.read: dict[str, Value] = {}
+
+    def load(self, name: str) -> Value:
+        if name not in self.read:
+            self.read[name] = self._load(name)
+        return self.read[name]
+
+    def _load(self, name: str) -> Value:
+        if name in self.names:
+            real = self.names[name]
+            fixed = self.library and isinstance(real, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType))
+            return self.t.wrap(real, None if fixed else self._source(name))
+        if name in self.builtins:
+            return self.t.wrap(self.builtins[name], None)
+        raise Raised(self.t.exception(NameError, f"name '{name}' is not defined"))
+
+    def _source(self, name: str) -> Source:
+        if self.base is None:
+            return Source("global", name)
+        return Source("attr" if isinstance(self.base.key, types.ModuleType) else "dict_item", name, self.base)
+
+
+class FunctionValue(Value):
+    """A Python function. ``real`` is set when it existed before the frame."""
+
+    def __init__(self, code: types.CodeType, scope: Scope, name: str, defaults: list[Slot], kwdefaults: dict[str, Slot], cells: list[Cell]) -> None:
+        self.code, self.scope, self.name, self.defaults, self.kwdefaults, self.cells = code, scope, name, defaults, kwdefaults, cells
+        self.real: types.FunctionType | None = None
+        self.attributes: dict[str, Value] = {}
+
+    @staticmethod
+    def existing(t: Tracer, real: types.FunctionType, source: Source | None) -> FunctionValue:
+        at = source or Source("constant", real)
+        inside = [
+            Cell(Lazy(t, c.cell_contents, _chain(at, ("attr", "__closure__"), ("item", i), ("attr", "cell_contents"))) if _filled(c) else None, existing=True)
+            for i, c in enumerate(real.__closure__ or ())
+        ]
+        defaults: list[Slot] = [Lazy(t, v, _chain(at, ("attr", "__defaults__"), ("item", i))) for i, v in enumerate(real.__defaults__ or ())]
+        kwdefaults: dict[str, Slot] = {k: Lazy(t, v, _chain(at, ("attr", "__kwdefaults__"), ("dict_item", k))) for k, v in (real.__kwdefaults__ or {}).items()}
+        self = FunctionValue(real.__code__, t.scope(real, at), real.__name__, defaults, kwdefaults, inside)
+        self.real, self.source = real, source
+        return self
+
+    def python_type(self) -> type[Any]:
+        return types.FunctionType
+
+    def describe(self) -> str:
+        return f"function {self.name}"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if self.real is not None:
+            from ..torch_calls import special
+
+            found = special(t, self.real, args, kwargs)
+            if found is not None:
+                return found
+        if self.code.co_flags & COROUTINES:
+            raise t.refuse("generator", f"{self.describe()} is a coroutine")
+        return t.inline(self, args, kwargs)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name in ("__name__", "__qualname__"):
+            return Constant(self.name if name == "__name__" or self.real is None else self.real.__qualname__)
+        if name == "__class__":
+            return t.wrap(types.FunctionType, None)
+        if name == "__code__":
+            return Constant(self.code)
+        if self.real is not None and (name in self.real.__dict__ or name in ("__doc__", "__module__", "__defaults__", "__kwdefaults__")):
+            return t.wrap(getattr(self.real, name), Source("attr", name, self.source or Source("constant", self.real)))
+        if name == "__get__":
+            return FunctionGet(self)
+        if not hasattr(types.FunctionType, name):
+            raise Raised(t.exception(AttributeError, f"'function' object has no attribute '{name}'"))
+        raise t.refuse("attribute", f"{name!r} of {self.describe()}")
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        if self.real is not None:
+            raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+        if hasattr(types.FunctionType, name):
+            raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
+        self.attributes[name] = value
+
+
+class FunctionGet(Value):
+    """``function.__get__``."""
+
+    def __init__(self, function: FunctionValue) -> None:
+        self.function = function
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return MethodValue(self.function, args[0])
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:  # an empty cell
+        return False
+    return True
+
+
+def _chain(source: Source, *steps: tuple[Any, Any]) -> Source:
+    for kind, key in steps:
+        source = Source(kind, key, source)
+    return source
+
+
+class MethodValue(Value):
+    """``function`` bound to ``owner``."""
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        self.function, self.owner, self.source = function, owner, source
+
+    def python_type(self) -> type[Any]:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(t, [self.owner, *args], kwargs)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        return {"__func__": self.function, "__self__": self.owner}.get(name) or self.function.get(t, name)
+
+
+class PartialValue(Value):
+    """``functools.partial``."""
+
+    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+        self.function, self.args, self.kwargs, self.source = function, args, kwargs, source
+
+    def python_type(self) -> type[Any]:
+        import functools
+
+        return functools.partial
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(t, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return SequenceValue(list(self.args), tuple)
+        if name == "keywords":
+            return DictValue({k: (Constant(k), v) for k, v in self.kwargs.items()}, dict, self.source)
+        return super().get(t, name)
+
+
+class GeneratorRun:
+    """A suspended frame as a Python iterator of values; ``result`` is what it returned."""
+
+    def __init__(self, t: Tracer, frame: Frame) -> None:
+        self.t, self.frame = t, frame
+        self.result: Value = NONE
+        self.running = self.finished = False
+
+    def __iter__(self) -> Iterator[Value]:
+        return self
+
+    def __next__(self) -> Value:
+        return self.send(NONE)
+
+    def send(self, value: Value) -> Value:
+        if self.running:
+            raise self.t.refuse("generator", "a generator that runs already")
+        if self.finished:
+            raise StopIteration
+        self.running = True
+        try:
+            yielded, result = self.frame.resume(value)
+        except BaseException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+        if yielded:
+            return result
+        self.result, self.finished = result, True
+        raise StopIteration
+
+
+def bind_arguments(t: Tracer, f: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Slot]:
+    """Arguments by parameter name, as a call binds them. Raises (as a refusal) where Python raises TypeError."""
+    code = f.code
+    names = code.co_varnames
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    bound: dict[str, Slot] = dict(zip(names[:count], args, strict=False))
+    at = count + only
+    if code.co_flags & 0x04:
+        bound[names[at]] = SequenceValue(list(args[count:]), tuple)
+        at += 1
+    elif len(args) > count:
+        raise t.refuse("bad-call", f"{f.name}() takes {count} positional arguments but {len(args)} were given")
+    extra: dict[str, Value] = {}
+    for name, value in kwargs.items():
+        if name in names[code.co_posonlyargcount : count + only]:
+            if name in bound:
+                raise t.refuse("bad-call", f"{f.name}() got multiple values for argument {name!r}")
+            bound[name] = value
+        elif code.co_flags & 0x08:
+            extra[name] = value
+        else:
+            raise t.refuse("bad-call", f"{f.name}() got an unexpected keyword argument {name!r}")
+    if code.co_flags & 0x08:
+        bound[names[at]] = DictValue({k: (Constant(k), v) for k, v in extra.items()})
+    first = count - len(f.defaults)
+    for i, name in enumerate(names[: count + only]):
+        if name not in bound:
+            default = f.defaults[i - first] if first <= i < count else f.kwdefaults.get(name) if i >= count else None
+            if default is None:
+                raise t.refuse("bad-call", f"{f.name}() misses the argument {name!r}")
+            bound[name] = force(default)
+    return bound

@@ -1,0 +1,77 @@
+"""``nn.Module`` instances: called by inlining ``forward``, their parameters and buffers become inputs of the graph.
+
+In: an existing module. Out: attribute reads through ``__dict__``, the class and the three tables. Always holds: the module's type is
+guarded, every attribute that was read is guarded where it is, hooks are absent and guarded to stay so; a module is never changed.
+PyTorch's counterpart: ``torch/_dynamo/variables/nn_module.py`` (``UnspecializedNNModuleVariable``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.modules import module as module_globals
+
+from ..ir import Source
+from .base import Args, Kwargs, Raised, Value
+from .objects import ObjectValue, find_in_class
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+TABLES = ("_parameters", "_buffers", "_modules")
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+
+
+class ModuleInstance(ObjectValue):
+    """One existing ``nn.Module``."""
+
+    def __init__(self, real: torch.nn.Module, source: Source) -> None:
+        super().__init__(type(real), real, source)
+        self.checked = False
+
+    def describe(self) -> str:
+        return f"module {self.cls.__name__}"
+
+    def missing(self, t: Tracer, name: str) -> Value:
+        hook = find_in_class(self.cls, "__getattr__")
+        if hook is not None and hook[1] is torch.nn.Module.__getattr__ and self.source is not None:
+            for table in TABLES:
+                entries = self.real.__dict__.get(table, {})
+                if name in entries:
+                    source = Source("dict_item", name, Source("attr", table, self.source))
+                    self.attributes[name] = t.wrap(entries[name], source)
+                    return self.attributes[name]
+            t.guard("no_attr", self.source, name, why="the program met its absence")
+            raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
+        return super().missing(t, name)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        found = find_in_class(self.cls, "__call__")
+        if found is None or found[1] is not torch.nn.Module.__call__:
+            return super().call(t, args, kwargs)
+        self._check_hooks(t)
+        return self.get(t, "forward").call(t, args, kwargs)
+
+    def _check_hooks(self, t: Tracer) -> None:
+        if self.checked or self.source is None:
+            return
+        self.checked = True
+        for name in HOOKS:
+            if self.real.__dict__.get(name):
+                raise t.refuse("module-hooks", f"{self.describe()} has {name}")
+            t.guard("length", Source("attr", name, self.source), 0, why="a hook would run")
+        for name in GLOBAL_HOOKS:
+            if getattr(module_globals, name):
+                raise t.refuse("module-hooks", f"torch has {name}")
+            t.guard("length", Source("attr", name, Source("constant", module_globals)), 0, why="a hook would run")
+        if isinstance(self.real, torch.jit.ScriptModule):
+            raise t.refuse("unknown-callable", "a scripted module")
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+
+    def truth(self, t: Tracer) -> bool:
+        found = self.dunder(t, "__len__")
+        return True if found is None else found.truth(t)

@@ -1,0 +1,409 @@
+"""Classes, instances, Python modules, exceptions and ``super``: attribute lookup as Python does it, on values.
+
+In: a class and a name, or an instance with attributes. Out: what the lookup gives, bound as the descriptor says.
+Always holds: descriptors run only when they are Python functions (inlined) or known; what was read is guarded: the type of an
+instance, the identity of a class attribute of a user's class, the absence of an attribute.
+PyTorch's counterpart: ``torch/_dynamo/variables/user_defined.py``.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from abc import ABCMeta
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...core.provenance import is_library
+from ..ir import Source
+from .base import NONE, Args, Constant, Kwargs, Leaf, Raised, Value
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
+C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+KNOWN_METACLASSES = (type, ABCMeta, enum.EnumMeta, type(torch.nn.Parameter), type(torch.Tensor))
+
+
+@functools.cache
+def is_library_module(name: str) -> bool:
+    """Modules that nobody patches while a program runs: torch, the standard library, builtins."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    return name.partition(".")[0] == "torch" or (module is not None and name != "__main__" and (file is None or is_library(file)))
+
+
+def find_in_class(cls: type[Any], name: str) -> tuple[type[Any], Any] | None:
+    """(the class that has it, the raw attribute): Python's walk over the MRO, without calling descriptors."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base, base.__dict__[name]
+    return None
+
+
+def attribute_source(owner: type[Any], name: str, attribute: Any) -> Source | None:
+    """How to reach a class attribute for its guard; None for what libraries define, which is taken as fixed."""
+    if is_library_module(owner.__module__) and not isinstance(attribute, (int, float, str, list, dict, set)):
+        return None
+    return Source("attr", name, Source("constant", owner))
+
+
+def has_data_descriptor(attribute: Any) -> bool:
+    return hasattr(type(attribute), "__set__") or isinstance(attribute, property)
+
+
+def bind(t: Tracer, obj: Value, cls: type[Any], owner: type[Any], name: str, attribute: Any) -> Value:
+    """What ``obj.name`` gives when the class lookup found ``attribute`` in ``owner``."""
+    from .functions import MethodValue
+
+    source = attribute_source(owner, name, attribute)
+    if isinstance(attribute, (types.FunctionType, *C_METHODS)):
+        return MethodValue(t.wrap(attribute, source), obj)
+    if isinstance(attribute, staticmethod):
+        return t.wrap(attribute.__func__, source)
+    if isinstance(attribute, classmethod):
+        return MethodValue(t.wrap(attribute.__func__, Source("attr", "__func__", source) if source else None), t.wrap(cls, None))
+    if isinstance(attribute, property) and isinstance(attribute.fget, types.FunctionType):
+        return t.wrap(attribute.fget, Source("attr", "fget", source) if source else None).call(t, [obj], {})
+    if isinstance(attribute, SLOT_TYPES) and isinstance(obj, ObjectValue):
+        return obj.slot(t, name, attribute)
+    if isinstance(attribute, functools.cached_property) and isinstance(obj, ObjectValue) and obj.source is None:
+        obj.attributes[name] = t.wrap(attribute.func, None).call(t, [obj], {})
+        return obj.attributes[name]
+    if hasattr(type(attribute), "__get__"):
+        raise t.refuse("attribute", f"{name!r} of {obj.describe()} is a {type(attribute).__name__}")
+    return t.wrap(attribute, source)
+
+
+def class_attribute(t: Tracer, obj: Value, cls: type[Any], name: str) -> Value:
+    """The class half of attribute lookup alone; AttributeError where there is none."""
+    found = find_in_class(cls, name)
+    if found is None:
+        raise Raised(t.exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'"))
+    return bind(t, obj, cls, found[0], name, found[1])
+
+
+class ObjectValue(Value):
+    """An instance of a Python class: an existing one (``real``, with a source) or one made in the frame (``attributes``)."""
+
+    def __init__(self, cls: type[Any], real: Any = None, source: Source | None = None) -> None:
+        self.cls, self.real, self.source = cls, real, source
+        self.attributes: dict[str, Value] = {}
+
+    def python_type(self) -> type[Any]:
+        return self.cls
+
+    def instance_attribute(self, t: Tracer, name: str) -> Value | None:
+        """From the instance's own ``__dict__``, or None."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.real is None or name not in getattr(self.real, "__dict__", ()):
+            return None
+        self.attributes[name] = t.wrap(self.real.__dict__[name], self._member(name))
+        return self.attributes[name]
+
+    def slot(self, t: Tracer, name: str, attribute: Any) -> Value:
+        """A ``__slots__`` member, or one of the few C attributes every object has."""
+        if name == "__class__":
+            return t.wrap(self.cls, None)
+        if name == "__dict__":
+            return self.namespace(t)
+        if not isinstance(attribute, types.MemberDescriptorType):
+            raise t.refuse("attribute", f"{name!r} of {self.describe()}")
+        if self.real is not None and name not in self.attributes and hasattr(self.real, name):
+            self.attributes[name] = t.wrap(getattr(self.real, name), self._member(name))
+        if name not in self.attributes:
+            raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
+        return self.attributes[name]
+
+    def namespace(self, t: Tracer) -> Value:
+        if self.real is not None:
+            return t.wrap(self.real.__dict__, self._member("__dict__"))
+        from .containers import DictValue
+
+        return DictValue({k: (Constant(k), v) for k, v in self.attributes.items()}, dict, Source("constant", "the __dict__ of a new object"))
+
+    def _member(self, name: str) -> Source | None:
+        return Source("attr", name, self.source) if self.source is not None else None
+
+    def get(self, t: Tracer, name: str) -> Value:
+        own = find_in_class(self.cls, "__getattribute__")
+        if own is not None and own[1] is not object.__getattribute__ and not issubclass(self.cls, BaseException):
+            raise t.refuse("attribute", f"{self.cls.__name__} defines __getattribute__")
+        return self.default_get(t, name)
+
+    def default_get(self, t: Tracer, name: str) -> Value:
+        """``object.__getattribute__``, then ``__getattr__``."""
+        found = find_in_class(self.cls, name)
+        if found is not None and has_data_descriptor(found[1]):
+            return bind(t, self, self.cls, found[0], name, found[1])
+        value = self.instance_attribute(t, name)
+        if value is not None:
+            return value
+        if found is not None:
+            if self.source is not None and not hasattr(self.cls, "__slots__"):
+                t.guard("no_key", self._member("__dict__"), name, why="the class attribute was used")
+            return bind(t, self, self.cls, found[0], name, found[1])
+        return self.missing(t, name)
+
+    def missing(self, t: Tracer, name: str) -> Value:
+        hook = find_in_class(self.cls, "__getattr__")
+        if hook is not None and isinstance(hook[1], types.FunctionType):
+            return bind(t, self, self.cls, hook[0], "__getattr__", hook[1]).call(t, [Constant(name)], {})
+        t.guard("no_attr", self.source, name, why="the program met its absence")
+        raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        self.changing(t)
+        hook = find_in_class(self.cls, "__setattr__")
+        if hook is not None and isinstance(hook[1], types.FunctionType):
+            bind(t, self, self.cls, hook[0], "__setattr__", hook[1]).call(t, [Constant(name), value], {})
+            return
+        self.default_set(t, name, value)
+
+    def default_set(self, t: Tracer, name: str, value: Value) -> None:
+        """``object.__setattr__``."""
+        self.changing(t)
+        found = find_in_class(self.cls, name)
+        if found is not None and isinstance(found[1], property):
+            if not isinstance(found[1].fset, types.FunctionType):
+                raise Raised(t.exception(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter"))
+            t.wrap(found[1].fset, None).call(t, [self, value], {})
+            return
+        if found is not None and has_data_descriptor(found[1]) and not isinstance(found[1], types.MemberDescriptorType):
+            raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
+        self.attributes[name] = value
+
+    def delete(self, t: Tracer, name: str) -> None:
+        self.changing(t)
+        if find_in_class(self.cls, "__delattr__") != (object, object.__delattr__):
+            raise t.refuse("attribute", f"{self.cls.__name__} defines __delattr__")
+        if self.attributes.pop(name, None) is None:
+            raise Raised(t.exception(AttributeError, name))
+
+    def dunder(self, t: Tracer, name: str, *args: Value) -> Value | None:
+        """``type(self).name(self, *args)``, or None where the class has no such method."""
+        found = find_in_class(self.cls, name)
+        if found is None or found[1] is None:
+            return None
+        return bind(t, self, self.cls, found[0], name, found[1]).call(t, list(args), {})
+
+    def default_dunder(self, t: Tracer, name: str, *args: Value) -> Value | None:
+        """``dunder``, but None where the class only has what ``object`` has."""
+        found = find_in_class(self.cls, name)
+        return None if found is None or found[0] in (object, BaseException) else self.dunder(t, name, *args)
+
+    def _need(self, t: Tracer, name: str, *args: Value) -> Value:
+        found = self.dunder(t, name, *args)
+        if found is None:
+            raise Raised(t.exception(TypeError, f"'{self.cls.__name__}' object does not support {name}"))
+        return found
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        found = find_in_class(self.cls, "__call__")
+        if found is None:
+            raise Raised(t.exception(TypeError, f"'{self.cls.__name__}' object is not callable"))
+        return bind(t, self, self.cls, found[0], "__call__", found[1]).call(t, args, kwargs)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        return self._need(t, "__getitem__", key)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        self._need(t, "__setitem__", key, value)
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        self._need(t, "__delitem__", key)
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        found = self.dunder(t, "__contains__", value)
+        if found is not None:
+            return found.truth(t)
+        from .containers import same_or_equal
+
+        return any(same_or_equal(t, v, value) for v in self.iterate(t))
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        found = self._need(t, "__iter__")
+        return self._steps(t, found) if found is self or isinstance(found, ObjectValue) else found.iterate(t)
+
+    def _steps(self, t: Tracer, iterator: Value) -> Iterator[Value]:
+        while True:
+            try:
+                yield iterator.get(t, "__next__").call(t, [], {})
+            except Raised as raised:
+                if isinstance(raised.exception, ExceptionValue) and issubclass(raised.exception.cls, StopIteration):
+                    return
+                raise
+
+    def length(self, t: Tracer) -> int:
+        return int(t.constant(self._need(t, "__len__")))
+
+    def truth(self, t: Tracer) -> bool:
+        found = self.dunder(t, "__bool__")
+        if found is None:
+            found = self.dunder(t, "__len__")
+        return True if found is None else found.truth(t)
+
+
+class ExceptionValue(ObjectValue):
+    """An exception that the program made or met."""
+
+    def __init__(self, cls: type[BaseException], args: Args) -> None:
+        super().__init__(cls)
+        self.args = list(args)
+
+    def default_get(self, t: Tracer, name: str) -> Value:
+        if name == "args":
+            from .containers import SequenceValue
+
+            return SequenceValue(list(self.args), tuple)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else NONE
+        if name == "with_traceback":
+            raise t.refuse("exception", "with_traceback")
+        return self.attributes[name] if name in self.attributes else super().default_get(t, name)
+
+    def text(self, t: Tracer) -> str:
+        """``str(e)`` for classes that do not define their own."""
+        if find_in_class(self.cls, "__str__") not in ((BaseException, BaseException.__str__), (KeyError, KeyError.__str__)):
+            raise t.refuse("exception", f"str() of a {self.cls.__name__}")
+        return (
+            str(self.cls(*[t.constant(a) for a in self.args]))
+            if self.cls.__init__ in (Exception.__init__, self.cls.__base__.__init__)
+            else str(t.constant(self.args[0]))
+        )
+
+
+class ClassValue(Value):
+    """A class, existing before the frame."""
+
+    def __init__(self, real: type[Any], source: Source | None = None) -> None:
+        self.real, self.source = real, source
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def describe(self) -> str:
+        return f"class {self.real.__qualname__}"
+
+    def plain(self, leaf: Leaf) -> Any:
+        return leaf(self)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        from .construct import construct
+
+        return construct(t, self, args, kwargs)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return t.lift(getattr(self.real, name))
+        if name in ("__mro__", "__bases__"):
+            return t.lift(getattr(self.real, name))
+        if name == "__class__":
+            return t.wrap(type(self.real), None)
+        if type(self.real) not in KNOWN_METACLASSES and find_in_class(type(self.real), name) is not None:
+            raise t.refuse("attribute", f"{name!r} of {self.describe()}, which has a metaclass")
+        found = find_in_class(self.real, name)
+        if found is None:
+            return self._meta(t, name)
+        return self._unbound(t, found[0], name, found[1])
+
+    def _meta(self, t: Tracer, name: str) -> Value:
+        raise Raised(t.exception(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'"))
+
+    def _unbound(self, t: Tracer, owner: type[Any], name: str, attribute: Any) -> Value:
+        source = attribute_source(owner, name, attribute)
+        if isinstance(attribute, enum.Enum):
+            return Constant(attribute)
+        if isinstance(attribute, types.BuiltinFunctionType) or isinstance(attribute, types.ClassMethodDescriptorType):
+            return t.wrap(getattr(self.real, name), source)
+        if isinstance(attribute, (types.FunctionType, *C_METHODS)):
+            return t.wrap(attribute, source)
+        if isinstance(attribute, (staticmethod, classmethod)):
+            return bind(t, self, self.real, owner, name, attribute)
+        if hasattr(type(attribute), "__get__"):
+            raise t.refuse("attribute", f"{name!r} of {self.describe()} is a {type(attribute).__name__}")
+        return t.wrap(attribute, source)
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        if isinstance(self.real, enum.EnumMeta):
+            return Constant(self.real.__members__[t.constant(key)])
+        return self  # Generic[T]: only annotations look at the difference
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        if isinstance(self.real, enum.EnumMeta):
+            return iter([Constant(m) for m in self.real])
+        return super().iterate(t)
+
+
+class EnumValue(ObjectValue):
+    """An enum member, when its methods or properties are looked at."""
+
+    def instance_attribute(self, t: Tracer, name: str) -> Value | None:
+        return t.lift(self.real.__dict__[name]) if name in self.real.__dict__ else None
+
+    def default_get(self, t: Tracer, name: str) -> Value:
+        return t.lift(getattr(self.real, name)) if name in ("name", "value") else super().default_get(t, name)
+
+
+class ModuleValue(Value):
+    """A Python module: its attributes are read as they are, and guarded unless a library's."""
+
+    def __init__(self, real: types.ModuleType, source: Source | None = None) -> None:
+        self.real, self.source = real, source
+        self.read: dict[str, Value] = {}
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def describe(self) -> str:
+        return f"module {self.real.__name__}"
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name not in self.read:
+            self.read[name] = self._read(t, name)
+        return self.read[name]
+
+    def _read(self, t: Tracer, name: str) -> Value:
+        source = Source("attr", name, self.source or Source("constant", self.real))
+        library = is_library_module(self.real.__name__)
+        if name not in self.real.__dict__ and not library and hasattr(self.real, "__getattr__"):
+            raise t.refuse("attribute", f"{name!r} of {self.describe()}, which computes its attributes")
+        try:
+            real = getattr(self.real, name)  # a library may load parts of itself on first use; that is not the program's doing
+        except AttributeError:
+            t.guard("no_attr", self.source or Source("constant", self.real), name)
+            raise Raised(t.exception(AttributeError, f"module '{self.real.__name__}' has no attribute '{name}'")) from None
+        fixed = library and isinstance(real, (type, types.FunctionType, types.ModuleType, *C_METHODS))
+        return t.wrap(real, None if fixed else source)
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+
+
+class SuperValue(Value):
+    """``super()``: lookup behind ``cls`` in the MRO of ``obj``'s class."""
+
+    def __init__(self, cls: type[Any], obj: Value) -> None:
+        self.cls, self.obj = cls, obj
+
+    def get(self, t: Tracer, name: str) -> Value:
+        start = self.obj.real if isinstance(self.obj, ClassValue) else self.obj.python_type()
+        mro = start.__mro__
+        for base in mro[mro.index(self.cls) + 1 :]:
+            if name in base.__dict__:
+                attribute = base.__dict__[name]
+                if isinstance(attribute, types.BuiltinFunctionType) and name == "__new__":
+                    return t.wrap(attribute, None)
+                if isinstance(attribute, types.FunctionType) and isinstance(self.obj, ClassValue):
+                    return t.wrap(attribute, attribute_source(base, name, attribute))
+                return bind(t, self.obj, start, base, name, attribute)
+        raise Raised(t.exception(AttributeError, f"'super' object has no attribute '{name}'"))

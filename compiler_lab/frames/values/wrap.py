@@ -1,0 +1,181 @@
+"""Existing objects as values, with the guards that make them what they were at capture.
+
+In: an object and the source it was read from (None: taken as fixed, a library's). Out: a value of the right kind.
+Always holds: a kind that is not modelled becomes ``Opaque``, which can only be passed on.
+PyTorch's counterpart: ``torch/_dynamo/variables/builder.py`` (``VariableBuilder``).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..ir import Source
+from .base import Constant, Lazy, NotConstant, Opaque, Value
+from .builtins import BuiltinValue
+from .containers import ExistingDict, SequenceValue, SetValue, SliceValue
+from .functions import FunctionValue, MethodValue, PartialValue
+from .lift import CONSTANT_TYPES, lift
+from .modules import ModuleInstance
+from .objects import ClassValue, EnumValue, ModuleValue, ObjectValue
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+KEY_TYPES = (str, int, float, tuple, type(None), enum.Enum, type, types.FunctionType, torch.dtype)
+Wrapper = Callable[["Tracer", Any, Any], Value]
+BUILTIN_TYPES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType)
+OPS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def wrap(t: Tracer, real: Any, source: Source | None) -> Value:
+    row = BY_TYPE.get(type(real))
+    if row is not None:
+        return row(t, real, source)
+    for kind, row in BY_INSTANCE:
+        if isinstance(real, kind):
+            return row(t, real, source)
+    return _object(t, real, source)
+
+
+def _constant(t: Tracer, real: Any, source: Source | None) -> Value:
+    kind = "none" if real is None else "true" if real is True else "false" if real is False else "equals"
+    t.guard(kind, source, real, why="its value was used")
+    return Constant(real, source)
+
+
+def _singleton(t: Tracer, real: Any, source: Source | None) -> Value:
+    t.guard("id", source, None, why="its value was used")
+    return Constant(real, source)
+
+
+def _tensor(t: Tracer, real: torch.Tensor, source: Source | None) -> Value:
+    if source is None:
+        raise t.refuse("unknown-value", "a tensor that a library keeps")
+    return t.placeholder(real, source)
+
+
+def _sequence(t: Tracer, real: Any, source: Source | None) -> Value:
+    t.guard("type", source, type(real).__name__)
+    t.guard("length", source, len(real), why="its length was used")
+    items = [Lazy(t, v, Source("item", i, source) if source else None) for i, v in enumerate(real)]
+    return SequenceValue(items, type(real), source)
+
+
+def _dict(t: Tracer, real: Any, source: Source | None) -> Value:
+    t.guard("type", source, type(real).__name__)
+    entries = {k: (_key(t, k), Lazy(t, v, Source("dict_item", k, source) if source else None)) for k, v in real.items()}
+    return ExistingDict(t, entries, type(real), source)
+
+
+def _key(t: Tracer, key: Any) -> Value:
+    return lift(t, key) if isinstance(key, KEY_TYPES) else Opaque(key, None)
+
+
+def _set(t: Tracer, real: Any, source: Source | None) -> Value:
+    if not all(type(v) in CONSTANT_TYPES for v in real):
+        return _opaque(t, real, source)
+    t.guard("equals", source, real, why="its elements were used")
+    return SetValue({v: lift(t, v) for v in real}, type(real), source)
+
+
+def _slice(t: Tracer, real: slice, source: Source | None) -> Value:
+    value = lift(t, real)
+    if not isinstance(value, SliceValue) or isinstance(t.maybe_constant(value), NotConstant):
+        return _opaque(t, real, source)
+    t.guard("equals", source, real, why="its value was used")
+    return value
+
+
+def _function(t: Tracer, real: types.FunctionType, source: Source | None) -> Value:
+    root = source
+    while root is not None and root.base is not None:
+        root = root.base
+    if root is not None and root.kind in ("local", "closure") and source is not None:
+        t.guard("type", source, "function")
+        t.guard("id", Source("attr", "__code__", source), None, why="this code was inlined")
+    else:
+        t.guard("id", source, None, why="this function was called or passed on")
+    return FunctionValue.existing(t, real, source)
+
+
+def _method(t: Tracer, real: types.MethodType, source: Source | None) -> Value:
+    if source is None:
+        source = Source("constant", real)
+    t.guard("type", source, "method")
+    return MethodValue(t.wrap(real.__func__, Source("attr", "__func__", source)), t.wrap(real.__self__, Source("attr", "__self__", source)), source)
+
+
+def _partial(t: Tracer, real: functools.partial[Any], source: Source | None) -> Value:
+    source = source or Source("constant", real)
+    t.guard("type", source, "partial")
+    args, keywords = (t.wrap(getattr(real, n), Source("attr", n, source)) for n in ("args", "keywords"))
+    pairs = keywords.pairs() if isinstance(keywords, ExistingDict) else []
+    return PartialValue(t.wrap(real.func, Source("attr", "func", source)), list(args.iterate(t)), {t.constant(k): v for k, v in pairs}, source)
+
+
+def _builtin(t: Tracer, real: Any, source: Source | None) -> Value:
+    t.guard("id", source, None, why="this function was called or passed on")
+    return BuiltinValue(real, source)
+
+
+def _class(t: Tracer, real: type[Any], source: Source | None) -> Value:
+    t.guard("id", source, None, why="this class was used")
+    return ClassValue(real, source)
+
+
+def _module(t: Tracer, real: types.ModuleType, source: Source | None) -> Value:
+    t.guard("id", source, None, why="this module was used")
+    return ModuleValue(real, source)
+
+
+def _nn_module(t: Tracer, real: torch.nn.Module, source: Source | None) -> Value:
+    source = source or Source("constant", real)
+    t.guard("type", source, type(real).__name__, why="its class says what a call does")
+    return ModuleInstance(real, source)
+
+
+def _opaque(t: Tracer, real: Any, source: Source | None) -> Value:
+    t.guard("type", source, type(real).__name__)
+    return Opaque(real, source)
+
+
+def _object(t: Tracer, real: Any, source: Source | None) -> Value:
+    """An instance of a Python class is looked into; one of a C type is opaque."""
+    if isinstance(real, tuple) and (hasattr(type(real), "_fields") or type(real).__module__ == "torch.return_types"):
+        return _sequence(t, real, source)
+    cls = type(real)
+    plain = cls.__flags__ & (1 << 9) and not issubclass(cls, (dict, list, tuple, set, frozenset, str, int, float, bytes, type, types.ModuleType, BaseException))
+    if not plain:
+        return _opaque(t, real, source)
+    source = source or Source("constant", real)
+    t.guard("type", source, cls.__name__, why="its class says what its attributes mean")
+    return EnumValue(cls, real, source) if isinstance(real, enum.Enum) else ObjectValue(cls, real, source)
+
+
+BY_TYPE: dict[type[Any], Wrapper] = {
+    **{kind: _constant for kind in CONSTANT_TYPES},
+    **{kind: _singleton for kind in (types.CodeType, torch.finfo, torch.iinfo)},
+    **{kind: _sequence for kind in (list, tuple, torch.Size)},
+    **{kind: _dict for kind in (dict, OrderedDict)},
+    **{kind: _set for kind in (set, frozenset)},
+    **{kind: _builtin for kind in BUILTIN_TYPES},
+    slice: _slice,
+    types.FunctionType: _function,
+    types.MethodType: _method,
+    functools.partial: _partial,
+}
+BY_INSTANCE: tuple[tuple[Any, Wrapper], ...] = (
+    (torch.Tensor, _tensor),
+    (torch.nn.Module, _nn_module),
+    (enum.Enum, _singleton),
+    (type, _class),
+    (types.ModuleType, _module),
+    (OPS, _builtin),
+)
