@@ -372,6 +372,17 @@ def test_items_have_parents_in_the_source(built: Program) -> None:
     built.to_json()
 
 
+def test_assembly_that_cannot_be_had_is_a_note(built: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "disassemble", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
+    assert built.toolchain is not None
+    gone = Program(built.kernels, built.library, dataclasses.replace(built.toolchain, path="/bin/false"), built.call)
+    with pytest.raises(CodegenFailed, match="no assembly"):
+        gone.assembly()
+    note = gone.items()[-1]
+    assert note.kind == "note" and "objdump" in note.text
+    torch.testing.assert_close(gone(X, W), built(X, W))
+
+
 def test_text_depends_on_no_machine(built: Program) -> None:
     text = built.text()
     assert str(built.library) not in text and "g++" not in text and "k0(" in text
@@ -385,7 +396,7 @@ def test_pointwise_kernels_use_vector_instructions(cxx: str, tmp_path: Path) -> 
     assert vector_instructions(made, "k1") == ()
     assert made.toolchain is not None
     spans = tuple(Span(k.name, k.first, k.last) for k in made.kernels.kernels)
-    text = compile_to_assembly(made.kernels.source, program.header(), made.toolchain, spans)
+    text = compile_to_assembly(made.kernels.source, toolchain.header(), made.toolchain, spans)
     assert any(line.is_vector for line in text) and {line.kernel for line in text} == {"k0"}
 
 

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from compiler_lab.codegen.math_table import ANY, COMPUTE, FLOAT, FUNCTIONS, LOAD, STORAGE, STORE, VECTOR_CALLS, function
 from compiler_lab.lowering import ops
-from compiler_lab.runtime.program import header
-from compiler_lab.runtime.toolchain import PLAIN, compile_command, find_toolchain, run_compiler, write_sources
+from compiler_lab.runtime.toolchain import PLAIN, compile_command, find_toolchain, header, run_compiler, write_sources
 
 ROOT = Path(__file__).parent.parent
 CTYPES = {c: d for d, c in COMPUTE.items() if d not in LOAD and c != "bool"}

@@ -29,8 +29,8 @@ from ..core.options import Options
 from ..core.provenance import own_location
 from ..lowering.ir import ExternNode
 from .cache import Cache, key_of, open_cache
-from .program import Program, header
-from .toolchain import HEADER, SOURCE, Ran, Toolchain, compile_command, cpu_features, find_toolchain, run_compiler, write_sources
+from .program import Program
+from .toolchain import HEADER, SOURCE, Ran, Toolchain, compile_command, cpu_features, find_toolchain, header, run_compiler, write_sources
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
@@ -52,6 +52,8 @@ def build_many(kernels: Sequence[Kernels], options: Options = DEFAULTS) -> tuple
     jobs = min(options.jobs or os.cpu_count() or 1, len(kernels))
     if jobs <= 1:
         return tuple(build(k, options) for k in kernels)
+    if any(k.kernels for k in kernels):
+        find_toolchain(options.cxx, options.cache_dir)  # probed once, before the threads would each do it
     with ThreadPoolExecutor(jobs, thread_name_prefix="compiler_lab_build") as pool:
         return tuple(pool.map(lambda k: build(k, options), kernels))
 

@@ -13,19 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.artifact import Artifact, Item
-from ..core.errors import InvalidIR
+from ..core.errors import CodegenFailed, InvalidIR
 from ..lowering.ir import ExternNode
 from .assembly import AssemblyLine, Span, compile_to_assembly, disassemble
-from .toolchain import Toolchain
+from .toolchain import Toolchain, header
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
-
-
-@functools.cache
-def header() -> str:
-    """The text of ``lab_math.h``."""
-    return (Path(__file__).parent.parent / "codegen" / "math.h").read_text(encoding="utf-8")
 
 
 class Program(Artifact):
@@ -92,7 +86,15 @@ class Program(Artifact):
     def _assembly_items(self) -> tuple[Item, ...]:
         lines = {ln.number: ln for ln in self.kernels.lines}
         found: list[Item] = []
-        for number, code in enumerate(self.assembly(), 1):
+        try:
+            assembly = self.assembly()
+        except CodegenFailed as error:  # what cannot be shown is said in its place
+            return (
+                Item(
+                    f"{self.stage}/assembly", "note", f"{error.what}; install binutils for objdump", (f"{self.kernels.stage}/{self.kernels.kernels[0].name}",)
+                ),
+            )
+        for number, code in enumerate(assembly, 1):
             source = lines.get(code.source_line or 0)
             parents = (self.kernels.line_id(source),) if source else ()
             facts = {"kernel": code.kernel, "source_line": code.source_line, "vector": code.is_vector, "via": code.via}

@@ -156,6 +156,12 @@ def compile_command(toolchain: Toolchain, folder: str, *extra: str, output: str)
     return [toolchain.path, *toolchain.flags, f"-fdebug-prefix-map={folder}=.", *extra, SOURCE, "-o", output, *toolchain.libraries]
 
 
+@functools.cache
+def header() -> str:
+    """The text of ``lab_math.h``."""
+    return (Path(__file__).parent.parent / "codegen" / "math.h").read_text(encoding="utf-8")
+
+
 def write_sources(folder: str, source: str, header: str) -> None:
     """``kernels.cpp`` and ``lab_math.h`` in ``folder``. Raises ``OSError``."""
     Path(folder, SOURCE).write_text(source, encoding="utf-8")
@@ -215,9 +221,16 @@ def _torch_lib() -> str:
     return os.path.join(os.path.dirname(str(torch.__file__)), "lib")
 
 
+def _glibc() -> bool:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (AttributeError, ValueError, OSError):  # not known to this system
+        return False
+
+
 def _attempts(kind: str) -> list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
     """(flags, libraries, notes), best first."""
-    vector_math = ("-lmvec", "-lm") if kind == "gcc" and platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc" else ("-lm",)
+    vector_math = ("-lmvec", "-lm") if kind == "gcc" and platform.machine() == "x86_64" and _glibc() else ("-lm",)
     slower = "the C++ compiler does not know -march=native: kernels use the baseline vector instructions"
     serial = "the C++ compiler cannot link OpenMP: kernels run on one thread"
     openmp = [(OPENMP, ())]
