@@ -26,7 +26,7 @@ from ..core.provenance import Stack, stack_of
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
 from .schemas import memory_of
-from .tracer import Table, Tracer, is_dense, restride
+from .tracer import Table, Tracer, is_dense, laid_out_alike, restride
 
 aten = torch.ops.aten
 
@@ -80,6 +80,7 @@ class _Decomposer:
         self.rows = rows_of(table)
         vals = (n.meta.get("val") for n in joint.graph.nodes)
         self.tracer = Tracer(next((v.fake_mode for v in vals if hasattr(v, "fake_mode")), None), self.rows)
+        self.tracer.attributes.update(joint.module.named_buffers())
         self.env: dict[fx.Node, Any] = {}
         self.old: fx.Node = joint.graph.output_node()
         self.decisions: list[Decision] = []
@@ -104,8 +105,7 @@ class _Decomposer:
                 self.env[node] = self.env[source][index]
             else:
                 self.env[node] = self.call(node)
-        module = fx.GraphModule(self.joint.module, self.tracer.module().graph)
-        return JointGraph(module, self.joint.spec, "decomposed", tuple(self.decisions))
+        return JointGraph(self.tracer.module(), self.joint.spec, "decomposed", tuple(self.decisions))
 
     def keep(self, new: fx.Node, val: Any) -> Any:
         """``new`` stands for ``val``: a tensor, or several of which each gets a node."""
@@ -113,7 +113,7 @@ class _Decomposer:
         if isinstance(val, Tensor):
             return self.handle(new, val)
         handles: list[Any] = []
-        for i, v in enumerate(val):
+        for i, v in enumerate(val or ()):
             item = None
             if isinstance(v, Tensor):
                 item = self.handle(self.tracer.finish(self.tracer.graph.create_node("call_function", operator.getitem, (new, i), name="getitem"), v), v)
@@ -126,22 +126,37 @@ class _Decomposer:
         self.tracer.bind(tensor, node)
         return tensor
 
-    def now(self, old: Any) -> Any:
-        return fx.map_arg(old, lambda n: self.env[n])
+    def now(self, a: Any) -> Any:
+        """Arguments as tensors and plain lists: rows of torch's may edit the lists they are given."""
+        if isinstance(a, fx.Node):
+            return self.env[a]
+        if isinstance(a, (list, tuple)):
+            return (tuple if isinstance(a, tuple) else list)(map(self.now, a))
+        return {k: self.now(v) for k, v in a.items()} if isinstance(a, dict) else a
 
     def call(self, old: fx.Node) -> Any:
         op: Any = old.target
         row = self.rows.get(op)
         if row is not None:
-            args, kwargs = self.now((old.args, old.kwargs))
+            own = row is ROWS.get(op)
             with self.tracer:
-                result = row(*args, **kwargs)
+                result = self.opened(row, own, *self.now((old.args, old.kwargs)))
                 if result is not NotImplemented:
-                    self.decide("opened", "own-row" if row is ROWS.get(op) else "torch-row")
+                    self.decide("opened", "own-row" if own else "torch-row")
                     return self.conform(old, result)
         self.decide("kept", "declined" if row is not None else "library" if op._opname in NEVER else "basic")
         args, kwargs = fx.map_arg((old.args, old.kwargs), lambda n: self.tracer.node(self.env[n]))
         return self.keep(self.tracer.graph.create_node("call_function", op, args, kwargs, name=old.name), old.meta["val"])
+
+    def opened(self, row: Any, own: bool, args: Any, kwargs: Any) -> Any:
+        from torch._subclasses.fake_tensor import DataDependentOutputException
+
+        try:
+            return row(*args, **kwargs)
+        except DataDependentOutputException:
+            if own:
+                raise
+            return NotImplemented  # torch's row looks at numbers: the operator stays, and what the row began is dead
 
     def conform(self, old: fx.Node, result: Any) -> Any:
         """The row's results with dtype and layout of what was recorded."""
@@ -157,7 +172,7 @@ class _Decomposer:
             raise InvalidIR(f"the decomposition of {self.old.target} gives shape {tuple(result.shape)}, not {tuple(like.shape)}")
         if result.dtype != like.dtype:
             result = aten._to_copy.default(result, dtype=like.dtype)
-        if result.stride() != like.stride() and is_dense(like) and like.numel():
+        if not laid_out_alike(result, like) and is_dense(like):
             self.decide("copied", "layout")
             result = restride(lambda op, *a, **k: op(*a, **k), result, like)
         return result

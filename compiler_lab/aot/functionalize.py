@@ -27,7 +27,7 @@ from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import inherit, own_location, stack_of
 from .ir import JointGraph
 from .schemas import bound, call_of, functional_twin, is_view, memory_of, written_names
-from .tracer import is_dense, restride
+from .tracer import is_dense, laid_out_alike, restride
 from .view_rows import COVERS, PARTS, WRITE, viewable
 
 aten = torch.ops.aten
@@ -95,7 +95,7 @@ class _Functionalizer:
                 self.output(node)
             elif node.op in ("placeholder", "get_attr"):
                 new = self.graph.create_node(node.op, node.target, name=node.name)
-                self.env[node] = self.fresh(self.stamp(new, node.meta["val"]))
+                self.env[node] = self.fresh(self.stamp(new, node.meta["val"]), node.meta["val"])
             elif node.target is operator.getitem:
                 self.env[node] = self.element(*node.args)
             else:
@@ -131,8 +131,9 @@ class _Functionalizer:
 
     # -- reading ----------------------------------------------------------------------------------------------------------
 
-    def fresh(self, node: fx.Node) -> View:
-        return View(Base(node), node, 0, node.meta["val"])
+    def fresh(self, node: fx.Node, like: Tensor) -> View:
+        """New memory with the value of ``node``; eager lays it out as ``like`` is."""
+        return View(Base(node), node, 0, like)
 
     def view_of(self, old: fx.Node) -> View:
         found = self.env[old]
@@ -169,7 +170,7 @@ class _Functionalizer:
             if found.node is None:
                 raise InvalidIR(f"{self.joint.id(self.old)} reads a result that {source.name} has not")
             val = found.node.meta["val"][index]
-            found.views[index] = self.fresh(self.node(operator.getitem, (found.node, index), {}, val, self.old.name))
+            found.views[index] = self.fresh(self.node(operator.getitem, (found.node, index), {}, val, self.old.name), self.old.meta["val"])
         return found.views[index]
 
     # -- operators --------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ class _Functionalizer:
         if is_view(op):
             return self.view(old, op, args, kwargs)
         new = self.node(op, args, kwargs, self.known(old, args, kwargs), old.name)
-        return self.fresh(new) if isinstance(new.meta["val"], Tensor) else Many(new, {})
+        return self.fresh(new, old.meta["val"]) if isinstance(new.meta["val"], Tensor) else Many(new, {})
 
     def known(self, old: fx.Node, args: Any, kwargs: Any) -> Any:
         """The recorded value, where every argument is still laid out as recorded; None where it has to be computed anew."""
@@ -248,7 +249,7 @@ class _Functionalizer:
         self.decide("opened", "in-place")
         if len(op._schema.returns) == 1 and not fresh_returns:
             return self.env[arguments[written[0]]] if isinstance(arguments[written[0]], fx.Node) else None
-        views = {i: self.fresh(n) for i, n in zip(fresh_returns, results, strict=False)}
+        views = {i: self.fresh(n, n.meta["val"]) for i, n in zip(fresh_returns, results, strict=False)}
         for i, name in zip([i for i in range(len(op._schema.returns)) if i not in views], written, strict=False):
             views[i] = self.view_of(arguments[name])
         return views[0] if len(op._schema.returns) == 1 else Many(None, views)
@@ -318,7 +319,7 @@ class _Functionalizer:
         if shared:
             self.decide("copied", "own-memory")
             node = self.emit(aten.clone.default, node)
-        if node.meta["val"].stride() != like.stride() and is_dense(like):
+        if not laid_out_alike(node.meta["val"], like) and is_dense(like):
             self.decide("copied", "layout")
             node = restride(self.emit, node, like)
         return node
@@ -361,5 +362,5 @@ FILLS: dict[OpOverload, Callable[..., fx.Node]] = {
 
 def _same_layout(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+        return a.dtype == b.dtype and laid_out_alike(a, b)
     return not isinstance(a, Tensor) and not isinstance(b, Tensor)

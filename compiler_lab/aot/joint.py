@@ -304,7 +304,7 @@ def output_specs(trace: _Joint, outputs: Sequence[Any], by_storage: dict[Any, li
     """What each output is: an input, a view of one, another output, a plain value, or fresh memory."""
     specs: list[OutputSpec] = []
     args = output.args[0]
-    nodes = list(args) if isinstance(args, (tuple, list)) else [args]
+    nodes = list(args) if isinstance(args, (tuple, list)) else [args] * len(outputs)
     first: dict[int, int] = {}
     fresh: dict[Any, int] = {}
     for i, (value, place) in enumerate(zip(outputs, nodes, strict=True)):
@@ -312,6 +312,8 @@ def output_specs(trace: _Joint, outputs: Sequence[Any], by_storage: dict[Any, li
         if not isinstance(value, Tensor):
             trace.decide("output", place, "constant", "plain-value", number=i)
             specs.append(OutputSpec("constant", constant=value))
+        elif value.layout != torch.strided:
+            raise trace.unsupported(place, "an output is not strided", "output-layout")
         elif id(value) in first:
             trace.decide("output", place, "same", "same-object", number=i, base=first[id(value)])
             specs.append(OutputSpec("same", value.requires_grad, first[id(value)]))

@@ -45,14 +45,14 @@ def functional_twin(op: OpOverload) -> OpOverload | None:
     namespace = getattr(torch.ops, op.namespace)
     name = op._opname
     outs = {a.name for a in op._schema.arguments if a.is_out}
-    wanted = [(a.name, str(a.type)) for a in op._schema.arguments if a.name not in outs]
+    wanted = sorted((a.name, str(a.type)) for a in op._schema.arguments if a.name not in outs)
     for candidate in dict.fromkeys((name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional")):
         packet = getattr(namespace, candidate, None)
         if not isinstance(packet, OpOverloadPacket):
             continue
         overloads = sorted(packet.overloads(), key=lambda o: o != op._overloadname)
         for overload in (getattr(packet, o) for o in overloads):
-            if not overload._schema.is_mutable and [(a.name, str(a.type)) for a in overload._schema.arguments] == wanted:
+            if not overload._schema.is_mutable and sorted((a.name, str(a.type)) for a in overload._schema.arguments) == wanted:
                 return overload
     return None
 

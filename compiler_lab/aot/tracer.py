@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -142,7 +143,7 @@ class Tracer(TorchDispatchMode):
             raise self.unsupported("a parameter that is no input of the graph", "unlifted-parameter", "its gradient would be lost", "pass parameters as inputs")
         with _disable_current_modes():
             fake = self.snapshot(self.fake_mode.from_tensor(value, static_shapes=True))
-        name = f"constant_{len(self.attributes)}"
+        name = next(n for i in count() if (n := f"constant_{i}") not in self.attributes)
         self.attributes[name] = value
         self._alive.append(value)
         self._constants[id(value)] = fake
@@ -188,15 +189,18 @@ class Tracer(TorchDispatchMode):
         if func in SAME_VALUE:
             self.bind(out, self.node(args[0]))
             return out
-        if not isinstance(out, (Tensor, list, tuple)):
+        if not isinstance(out, (Tensor, list, tuple)) and func._schema.returns:
             return out  # a plain number: nothing to record
         target, args, kwargs = RECORDED_AS[func](args, kwargs) if func in RECORDED_AS else (METADATA.get(func, func), args, kwargs)
         node = self.graph.create_node("call_function", target, self._lower(args), self._lower(kwargs), name=target._opname)
         self._note_writes(target, args, kwargs)
-        self._bind_outputs(node, out)
+        self._bind(node, out)
         return out
 
-    def _bind_outputs(self, node: fx.Node, out: Any) -> None:
+    def _bind(self, node: fx.Node, out: Any) -> None:
+        if out is None:
+            self.finish(node, None)
+            return
         if isinstance(out, Tensor):
             self.finish(node, self.snapshot(out))
             self.bind(out, node)
@@ -249,6 +253,11 @@ class Tracer(TorchDispatchMode):
 def storage_of(value: Tensor) -> Any:
     """What two tensors have in common when they share memory (compared by identity; the tensors must be alive)."""
     return value.untyped_storage()._cdata
+
+
+def laid_out_alike(a: Tensor, b: Tensor) -> bool:
+    """Equal strides, wherever a stride is used: in dimensions of more than one element."""
+    return a.shape == b.shape and (a.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)))
 
 
 def is_dense(value: Tensor) -> bool:

@@ -1,0 +1,376 @@
+"""Functionalization: pure graphs compute what eager computes, whatever is written through whatever view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.fx as fx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from compiler_lab.aot.functionalize import REASONS, functionalize
+from compiler_lab.aot.ir import JointGraph
+from compiler_lab.aot.joint import joint
+from compiler_lab.aot.schemas import functional_twin
+from compiler_lab.aot.view_rows import WRITE
+from compiler_lab.core.errors import InvalidIR, Unsupported
+
+from .aot_programs import CORPUS, Program, assert_same, call, eager, execute, randn, set_grad, set_item, traced
+
+
+def pure(module: fx.GraphModule, args: list[Tensor]) -> JointGraph:
+    """Functionalized; the graph that went in is as it was, and nothing in the result mutates."""
+    before = joint(module, *args)
+    text = before.text()
+    after = functionalize(before)
+    assert before.text() == text
+    after.check()
+    assert after.spec == before.spec and after.state == "pure"
+    assert not [n for n in after.graph.nodes if isinstance(n.target, OpOverload) and n.target._schema.is_mutable]
+    ids = {f"aot.joint/{n.name}" for n in before.graph.nodes}
+    assert all(set(i.parents) <= ids and i.parents for i in after.items())
+    assert {d.reason for d in after.decisions} <= set(REASONS)
+    return after
+
+
+def whole(program: Program, count: int) -> fx.GraphModule:
+    """A graph of one node, which runs all of ``program``: for programs that look at shapes."""
+    graph = fx.Graph()
+    inputs = [graph.placeholder(f"x{i}") for i in range(count)]
+    graph.output(graph.call_function(program, tuple(inputs)))
+    for node in graph.nodes:
+        node.meta.update(stack=(), parents=())
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def check(program: Program, args: list[Tensor], tolerance: float = 1e-12) -> JointGraph:
+    graph = pure(whole(program, len(args)), args)
+    assert_same(eager(program, args, graph), execute(graph, args), tolerance)
+    return graph
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_pure_graphs_compute_what_eager_computes(name: str) -> None:
+    program, make = CORPUS[name]
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        args = make(dtype)
+        graph = pure(traced(program), args)
+        assert_same(eager(program, args, graph), execute(graph, args), tolerance)
+
+
+@pytest.mark.parametrize("name", ["in_place", "buffer_update", "conv_train", "sgd", "integers"])
+def test_agrees_with_torch_func_functionalize(name: str) -> None:
+    program, make = CORPUS[name]
+    args = [a.detach() for a in make(torch.float64)]
+    graph = pure(traced(program), args)
+    oracle = make_fx(torch.func.functionalize(lambda *a: program(*a)))(*(a.clone() for a in args))  # pyright: ignore[reportPrivateImportUsage]
+    mine, theirs = [a.clone() for a in args], [a.clone() for a in args]
+    expected = oracle(*theirs)
+    found = execute(graph, mine)
+    assert_same(type(found)(list(expected) if isinstance(expected, tuple) else [expected], [None] * len(args), theirs), found, 1e-12)
+
+
+# -- programs out of parts ----------------------------------------------------------------------------------------------------
+
+Step = tuple[str, int, int, int]
+
+
+def view(t: Tensor, kind: str, a: int, b: int) -> Tensor | None:
+    """A view of ``t``, with ``a`` and ``b`` made to fit; None where the kind does not apply."""
+    d = a % max(t.dim(), 1)
+    if kind == "flatten" and t.is_contiguous():
+        return t.view(-1)
+    if kind == "split_dim" and t.dim() and t.shape[d] % 2 == 0 and t.is_contiguous():
+        return t.view(*t.shape[:d], 2, t.shape[d] // 2, *t.shape[d + 1 :])
+    if kind == "unsqueeze":
+        return t.unsqueeze(d)
+    if not t.dim() or not t.numel():
+        return None
+    size = t.shape[d]
+    if kind == "select":
+        return t.select(d, b % size)
+    if kind == "slice":
+        start = b % size
+        return t[(slice(None),) * d + (slice(start, None, 1 + b % 2),)]
+    if kind == "narrow":
+        return t.narrow(d, b % size, 1)
+    if kind == "squeeze":
+        return t.squeeze()
+    if kind == "chunk":
+        return t.chunk(2, d)[-1]
+    if kind == "unbind":
+        return t.unbind(d)[b % size]
+    if kind == "split":
+        return t.split([size // 2, size - size // 2], d)[b % 2]
+    if kind == "flip_dims":
+        return t.permute(*reversed(range(t.dim())))
+    if kind == "transpose":
+        return t.transpose(d, b % t.dim())
+    if kind == "diagonal" and t.dim() == 2:
+        return t.diagonal(b % 2)
+    return t.expand(1, *t.shape) if kind == "expand" else None
+
+
+def write(t: Tensor, kind: str, other: Tensor, number: float) -> None:
+    if kind == "add_":
+        t.add_(number)
+    elif kind == "mul_":
+        t.mul_(number)
+    elif kind == "copy_":
+        t.copy_(other.sum() * number)
+    elif kind == "fill_":
+        t.fill_(number)
+    elif kind == "zero_":
+        t.zero_()
+    elif kind == "clamp_":
+        t.clamp_(-1, 1)
+    elif kind == "masked_fill_":
+        t.masked_fill_(t.detach() > 0, number)
+    elif kind == "sub_" and other.shape == t.shape:
+        t.sub_((other * 2).to(t.dtype))
+    elif kind == "set_item" and t.dim():
+        t[t.shape[0] - 1] = number
+    elif kind == "index_put_" and t.dim():
+        t.index_put_((torch.tensor([0, 0]),), (other.sum() * 0 + number).to(t.dtype), accumulate=True)
+
+
+VIEWS = ("flatten", "split_dim", "unsqueeze", "select", "slice", "narrow", "squeeze", "chunk", "unbind", "split", "flip_dims", "transpose", "diagonal", "expand")
+WRITES = ("add_", "mul_", "copy_", "fill_", "zero_", "clamp_", "masked_fill_", "sub_", "set_item", "index_put_")
+STEPS = st.lists(st.tuples(st.sampled_from((*VIEWS, *WRITES, "clone", "double", "detach")), st.integers(0, 30), st.integers(0, 5), st.integers(0, 5)), max_size=10)
+
+
+def program_of(steps: list[Step], graded: bool) -> Program:
+    """The tensors are the inputs and what the steps add to them; all are returned, each in memory of its own."""
+
+    def program(*inputs: Tensor) -> tuple[Tensor, ...]:
+        tensors = [x * 1 for x in inputs] if graded else list(inputs)
+        for kind, which, a, b in steps:
+            t = tensors[which % len(tensors)]
+            if kind in VIEWS:
+                made = view(t, kind, a, b)
+                tensors += [] if made is None else [made]
+            elif kind in WRITES:
+                write(t, kind, tensors[a % len(tensors)], b - 2)
+            else:
+                tensors.append({"clone": t.clone, "double": lambda t=t: t * 2, "detach": t.detach}[kind]())
+        return tuple(t + 1 for t in tensors)
+
+    return program
+
+
+def inputs_of(layout: int, graded: bool = False) -> list[Tensor]:
+    """Two float inputs and one of integers: contiguous, transposed, or with gaps."""
+    x = [torch.arange(24.0, dtype=torch.float64).view(4, 6), torch.arange(24.0, dtype=torch.float64).view(6, 4).t()][layout % 2] / 8 - 1
+    y = [torch.ones(2, 3, 2, dtype=torch.float64), torch.arange(24.0, dtype=torch.float64).view(2, 3, 4)[:, :, 1:3]][layout // 2 % 2]
+    if graded:
+        return [x.requires_grad_(), y.clone().requires_grad_()]
+    return [x, y, torch.arange(6).view(2, 3)]
+
+
+@settings(max_examples=120)
+@given(STEPS, st.integers(0, 3))
+def test_any_program_of_views_and_writes(steps: list[Step], layout: int) -> None:
+    check(program_of(steps, graded=False), inputs_of(layout))
+
+
+@settings(max_examples=60)
+@given(STEPS, st.integers(0, 3))
+def test_gradients_of_any_program_of_views_and_writes(steps: list[Step], layout: int) -> None:
+    program, args = program_of(steps, graded=True), inputs_of(layout, graded=True)
+    try:
+        check(program, args)
+    except Unsupported as refused:
+        assert refused.reason in ("backward-failed", "trace-failed")
+        with pytest.raises(RuntimeError):  # eager refuses as well
+            torch.autograd.backward([o.sum() for o in program(*args) if o.requires_grad])
+
+
+# -- one by one ---------------------------------------------------------------------------------------------------------------
+
+WRITTEN_THROUGH: dict[str, Callable[[Tensor], Tensor]] = {
+    "view": lambda t: t.view(2, 12),
+    "reshape_alias": lambda t: torch.ops.aten._reshape_alias.default(t, [24], [1]),
+    "unsqueeze": lambda t: t.unsqueeze(1),
+    "squeeze": lambda t: t.unsqueeze(1).squeeze(),
+    "squeeze_dim": lambda t: t.unsqueeze(0).squeeze(0),
+    "squeeze_dims": lambda t: t[None, :, None].squeeze((0, 2)),
+    "view_dtype": lambda t: t.view(torch.int64),
+    "t": lambda t: t.t(),
+    "transpose": lambda t: t.transpose(0, 1),
+    "permute": lambda t: t.view(2, 3, 4).permute(2, 0, 1),
+    "expand": lambda t: t.expand(1, 4, 6),
+    "slice": lambda t: t[1:4:2],
+    "select": lambda t: t[2],
+    "diagonal": lambda t: t.diagonal(1),
+    "as_strided": lambda t: t[1:].as_strided((2, 3), (6, 2), 1),
+    "split": lambda t: t.split(3, 1)[1],
+    "split_with_sizes": lambda t: t.split([1, 5], 1)[1],
+    "unbind": lambda t: t.unbind(1)[2],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_THROUGH)
+@pytest.mark.parametrize("of_input", [True, False])
+def test_a_write_through(name: str, of_input: bool) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        base = x if of_input else x * 2
+        other = WRITTEN_THROUGH[name](base)
+        WRITTEN_THROUGH[name](base).add_(3)
+        base.mul_(2)
+        WRITTEN_THROUGH[name](base).mul_(3)
+        return base + 1, other + 1
+
+    check(program, [torch.arange(24.0, dtype=torch.float64).view(4, 6)])
+
+
+def test_every_row_is_tested() -> None:
+    seen: set[Any] = set()
+    for make in WRITTEN_THROUGH.values():
+        graph = joint(whole(lambda x, make=make: (make(x * 2) + 1,), 1), torch.ones(4, 6, dtype=torch.float64))
+        seen |= {n.target for n in graph.graph.nodes}
+    assert set(WRITE) - seen <= {torch.ops.aten._unsafe_view.default}
+
+
+def test_updates_do_not_depend_on_the_order_they_are_copied_back() -> None:
+    def program(a: Tensor, b: Tensor) -> Tensor:
+        b.copy_(a)
+        a.zero_()
+        return b + 1
+
+    def swap(a: Tensor, b: Tensor) -> Tensor:
+        old = a.clone()
+        a.copy_(b)
+        b.copy_(old)
+        return a + b
+
+    check(program, [randn(3), randn(3)])
+    check(swap, [randn(3), randn(3)])
+
+
+def test_an_output_filled_from_an_input_has_memory_of_its_own() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = torch.empty_like(x), torch.empty_like(x)
+        a.copy_(x)
+        b.copy_(x)
+        return a, b
+
+    args = [randn(3)]
+    graph = check(program, args)
+    found = execute(graph, args)
+    assert len({t.untyped_storage().data_ptr() for t in (*found.outputs, args[0])}) == 3
+
+
+def test_layout_of_an_output_that_was_written_to() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = torch.empty_strided((2, 3, 4), (1, 8, 2), dtype=x.dtype)
+        y.copy_(x)
+        return y
+
+    check(program, [randn(2, 3, 4)])
+
+
+def test_out_variants_and_lists_of_written_tensors() -> None:
+    def out(x: Tensor) -> tuple[Tensor, ...]:
+        y, values, indices = torch.empty(3, 4, dtype=x.dtype), torch.empty(3, dtype=x.dtype), torch.empty(3, dtype=torch.int64)
+        torch.mul(x, 2, out=y)
+        torch.max(x, 1, out=(values, indices))
+        torch.add(x[0], 1, out=y[1])
+        return y, values, indices
+
+    def foreach(x: Tensor, y: Tensor) -> Tensor:
+        torch._foreach_add_([x, y[0]], 1.5)
+        torch._foreach_mul_([x, y[1]], [x * 2, y[0] * 1])
+        return x.sum() + y.sum()
+
+    check(out, [randn(3, 4)])
+    check(foreach, [randn(3, 4), randn(2, 5)])
+
+
+def test_in_place_results_keep_dtype_and_shape_of_what_is_written() -> None:
+    def program(x: Tensor, n: Tensor) -> tuple[Tensor, ...]:
+        x.eq_(1)
+        n.add_(torch.ones((), dtype=torch.int64))
+        n[0].copy_(x[0, :2])
+        x.mul_(n[1, 0])
+        return x * 1, n * 1
+
+    check(program, [randn(3, 4), torch.arange(4).view(2, 2)])
+
+
+def test_random_in_place_operators_draw_as_eager_does() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        noise = torch.empty_like(x)
+        noise[0].bernoulli_(0.5)
+        noise[1].uniform_(-1, 1)
+        noise[2].normal_(2.0, 0.5)
+        x.exponential_()
+        return noise * x, torch.dropout(x, 0.5, True)
+
+    check(program, [randn(3, 40)])
+
+
+def test_running_statistics_of_batch_norm() -> None:
+    program, make = CORPUS["conv_train"]
+    args = make(torch.float64)
+    graph = pure(traced(program), args)
+    assert graph.spec.mutations == (4, 5)
+    twice = execute(graph, execute(graph, args).inputs)
+    net = torch.nn.BatchNorm2d(4).double()
+    with torch.no_grad():
+        net.running_mean, net.running_var = args[4].clone(), args[5].clone()
+        for _ in range(2):
+            net(torch.nn.functional.conv2d(args[0], args[1], padding=1))
+    torch.testing.assert_close(twice.inputs[4], net.running_mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(twice.inputs[5], net.running_var, rtol=1e-12, atol=1e-12)
+
+
+def test_functional_twins_come_from_schemas() -> None:
+    aten = torch.ops.aten
+    assert functional_twin(aten.add_.Tensor) is aten.add.Tensor
+    assert functional_twin(aten.add.out) is aten.add.Tensor
+    assert functional_twin(aten.max.dim_max) is aten.max.dim
+    assert functional_twin(aten.polygamma_.default) is aten.polygamma.default
+    assert functional_twin(aten._native_batch_norm_legit.default) is aten._native_batch_norm_legit_functional.default
+    assert functional_twin(aten.resize_.default) in (None, aten.resize.default)
+
+
+def test_refuses_what_it_has_no_rule_for() -> None:
+    def complex_parts(x: Tensor) -> Tensor:
+        z = torch.complex(x, x)
+        torch.view_as_real(z).mul_(2)
+        return z.abs()
+
+    def windows(x: Tensor) -> Tensor:
+        y = x * 2
+        y.unfold(0, 2, 2).add_(1)
+        return y + 1
+
+    for program, op in ((complex_parts, "view_as_real"), (windows, "unfold")):
+        with pytest.raises(Unsupported, match=op) as caught:
+            functionalize(joint(whole(program, 1), randn(4)))
+        assert caught.value.reason == "write-through-view"
+    with pytest.raises(InvalidIR):
+        functionalize(functionalize(joint(whole(lambda x: (x * 2,), 1), randn(4))))
+
+
+def test_before_and_after_can_be_read_side_by_side() -> None:
+    def program(x: Any, buffer: Any) -> Any:
+        set_grad(x, False)
+        row = buffer[0]
+        row.add_(x)
+        set_item(buffer, (slice(None), 1), 0.5)
+        return call(x, torch.relu, row)
+
+    before = joint(traced(program), randn(3), randn(2, 3))
+    after = functionalize(before)
+    assert [str(n.target) for n in before.graph.nodes if "_." in str(n.target)] == ["aten.add_.Tensor", "aten.fill_.Tensor"]
+    assert [str(n.target).removeprefix("aten.") for n in after.graph.nodes if n.op == "call_function"] == [
+        "select.int", "add.Tensor", "select_scatter.default", "full.default", "select.int", "expand.default", "select_scatter.default", "select.int", "relu.default",
+    ]  # fmt: skip
+    assert [d.reason for d in after.decisions] == ["scattered", "in-place", "scattered", "in-place", "replayed"]
