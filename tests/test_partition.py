@@ -402,6 +402,14 @@ def test_views_are_made_again_not_kept(options: Options) -> None:
     assert outcome(part, "view") == ("recomputed", "view")
 
 
+def test_an_output_is_in_memory_anyway() -> None:
+    """The backward of tanh reads its result, which is returned: keeping it costs nothing, so it is not computed twice."""
+    joint = joint_of(lambda x: torch.tanh(x + 1).view(-1), rand(8, 8))
+    part = verify(joint, MIN_CUT)
+    assert part.saved == ("tanh",) and outcome(part, "tanh") == ("saved", "output") and part.recomputed == ()
+    assert part.network is not None and part.network.solution is not None and part.network.solution.value == 0
+
+
 def test_a_small_mask_is_kept_in_place_of_a_large_value() -> None:
     """The backward of relu(mm) needs only where it is positive: a byte for an element, not four."""
     joint = joint_of(lambda x, w: torch.where(x @ w > 0, 1.0, 0.5) * x, rand(8, 8), rand(8, 8, grad=False))

@@ -28,6 +28,7 @@ REASONS: dict[str, str] = {
     "materialized": "the backward writes it to memory anyway, for a reader that cannot be fused with it",
     "reduction": "its result is at least four times smaller than what it is computed from",
     "input": "an input of the graph: it is in memory already",
+    "output": "an output of the graph: the forward writes it to memory in any case",
     "mutated_input": "the program overwrites this input, so a copy of what the forward read is kept",
     "cut": "saving it is the cheapest way to reach everything behind it: it lies on the minimum cut",
     "read": "the backward reads it and this partitioner saves whatever the backward reads",

@@ -8,8 +8,8 @@ that the program overwrites a copy is kept, never the input; every node names it
 Two partitioners. "default" keeps whatever forward value the backward reads. "min_cut" asks a minimum cut which values to keep
 so that everything else can be computed again: each node is split into NAME_in -> NAME_out with what keeping it costs, reading is
 an edge of infinite capacity, a banned node (``bans.py``) hangs on the source and what the backward must compute on the sink.
-Costs by name: "bytes" counts bytes, inputs being free (they are in memory already) unless the program overwrites them; "torch" is
-PyTorch's guess: bytes times 1.1 to the distance from the backward, doubled where nothing writes the value to memory anyway.
+Costs by name: "bytes" counts bytes, except of what is in memory anyway (inputs that the program does not overwrite, outputs); "torch"
+is PyTorch's guess: bytes times 1.1 to the distance from the backward, doubled where nothing writes the value to memory anyway.
 
 PyTorch's counterpart: ``torch/_functorch/partitioners.py``. Left out: activation checkpointing marks, memory budgets, symbolic sizes.
 """
@@ -159,6 +159,11 @@ class _Parts:
         """The inputs whose memory holds another value once the forward has ended."""
         return frozenset(self.primals[i] for i in self.joint.spec.mutations)
 
+    @property
+    def returned(self) -> frozenset[fx.Node]:
+        """What the program's outputs are, or are views of: the forward writes it to memory whatever the backward wants."""
+        return frozenset(base_of(o) for o in self.outputs[len(self.joint.spec.mutations) :] if isinstance(o, fx.Node))
+
     def sorted(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
         return sorted(set(nodes), key=self.order.__getitem__)
 
@@ -225,7 +230,7 @@ def _read_by_backward(parts: _Parts) -> set[fx.Node]:
 
 
 def _bytes_cost(parts: _Parts) -> Callable[[fx.Node], float]:
-    free = frozenset(parts.primals) - parts.overwritten
+    free = (frozenset(parts.primals) - parts.overwritten) | parts.returned
     return lambda node: 0.0 if node in free else float(nbytes(node.meta["val"]))
 
 
@@ -372,7 +377,9 @@ def _explain(parts: _Parts, saved: Sequence[fx.Node], again: Iterable[fx.Node], 
         if node.op == "placeholder":
             return "mutated_input" if node in parts.overwritten else "input"
         producer = node.args[0] if op_name(node) == "getitem" and node.args[0] in bans else node
-        return bans[producer].reason if isinstance(producer, fx.Node) and producer in bans else "cut" if cheapest else "read"
+        if isinstance(producer, fx.Node) and producer in bans:
+            return bans[producer].reason
+        return "output" if node in parts.returned else "cut" if cheapest else "read"
 
     def why_again(node: fx.Node) -> str:
         return "view" if is_view(node) else "constant" if is_free(node) else "cheaper"
