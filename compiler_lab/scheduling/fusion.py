@@ -75,9 +75,10 @@ class Fuser:
         self.position = {spec.name: p for p, n in nodes for spec in written(n)}
         self.ids = {spec.name: program.id(n) for _, n in nodes for spec in written(n)}
         self.loops = {n.name: n for _, n in nodes if isinstance(n, LoopNode)}
+        self.inputs = {p: reads(n) for p, n in nodes}
         self.readers: dict[str, list[int]] = {}
-        for p, n in nodes:
-            for buffer in sorted(reads(n)):
+        for p, _ in nodes:
+            for buffer in sorted(self.inputs[p]):
                 self.readers.setdefault(buffer, []).append(p)
         self.single_reader = {b: len(self.readers.get(b, ())) == 1 and b not in self.outputs for b in self.loops}
         self.units: dict[int, Draft | None] = {}
@@ -142,9 +143,9 @@ class Fuser:
                 seen.add((a, b))
                 yield Pair(kind, a, b, self._saved(a, b))
 
-        for _, n in self.nodes:
+        for p, n in self.nodes:
             name = n.name if isinstance(n, LoopNode) else next((s.name for s in written(n)), "")
-            for buffer in sorted(reads(n), key=lambda b: self.position.get(b, -1)):
+            for buffer in sorted(self.inputs[p], key=lambda b: (self.position.get(b, -1), b)):
                 if buffer in self.position and name and (buffer in self.loops or name in self.loops):
                     yield from fresh("vertical", buffer, name)
         at = {self.position[name]: name for name in self.loops}
@@ -165,7 +166,7 @@ class Fuser:
         """Bytes not moved if both are one kernel: what both read, once; what the one makes and the other reads, and its store if nobody else reads it."""
         if a not in self.loops or b not in self.loops:
             return self.program.buffers[a].nbytes
-        ours, theirs = reads(self.loops[a]), reads(self.loops[b])
+        ours, theirs = self.inputs[self.position[a]], self.inputs[self.position[b]]
         saved = sum(self.program.buffers[x].nbytes for x in ours & theirs)
         if a in theirs:
             saved += self.program.buffers[a].nbytes * (2 if self.single_reader[a] else 1)

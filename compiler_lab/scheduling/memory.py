@@ -3,13 +3,15 @@
 In: a ``Schedule``. Out: a ``MemoryPlan``.
 Always holds: offsets are multiples of 64; buffers alive at the same time do not overlap. Only buffers that stay inside the program are
 placed: no inputs, outputs, results of aten calls that allocate for themselves, nor anything such a call's result may alias.
-Method: best fit in order of the groups: the smallest free block that is large enough, else the free block at the end grown, else new.
+Method: largest first, each into the smallest gap that those already placed leave free while it lives, else after them: this comes close to
+the bound where placing in order of the groups leaves holes.
 PyTorch's counterpart: ``torch/_inductor/codegen/memory_planning.py`` and ``wrapper.py`` (reuse). Left out: writing in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..core.artifact import Decision
 from ..lowering.ir import BufferSpec, TensorView
@@ -34,30 +36,24 @@ def plan_groups(stage: str, program: LoopProgram, groups: tuple[Group, ...]) -> 
     """The plan of groups that are not a schedule yet; ``stage`` is the schedule's."""
     spans = lifetimes(groups)
     excluded = dict(_excluded(program, groups))
-    arena = Arena()
+    wanted = [(spec, i) for i, group in enumerate(groups) for spec in group_writes(group)]
     slots: list[Slot] = []
+    for spec, _ in sorted((w for w in wanted if w[0].name not in excluded), key=lambda w: (-w[0].nbytes, w[1])):
+        first, last = spans[spec.name]
+        slots.append(Slot(spec, _gap(slots, first, last, aligned(spec.nbytes)), aligned(spec.nbytes), first, last))
+    slots.sort(key=lambda s: (s.first, s.offset))
+    by_name = {s.buffer.name: s for s in slots}
+    arena = max((s.offset + s.nbytes for s in slots), default=0)
     decisions: list[Decision] = []
-    ending: dict[int, list[Slot]] = {}
-    for i, group in enumerate(groups):
-        for spec in sorted(group_writes(group), key=lambda s: -s.nbytes):
-            subject = (f"{stage}/{group.name}/{spec.name}",)
-            if spec.name in excluded:
-                decisions.append(Decision("reuse", subject, "refused", excluded[spec.name], {"bytes": spec.nbytes}))
-                continue
-            offset, reused = arena.take(aligned(spec.nbytes))
-            slot = Slot(spec, offset, aligned(spec.nbytes), *spans[spec.name])
-            slots.append(slot)
-            ending.setdefault(slot.last, []).append(slot)
-            facts = {"bytes": spec.nbytes, "offset": offset, "first": slot.first, "last": slot.last}
-            decisions.append(Decision("reuse", subject, "accepted" if reused else "refused", "fits a free block" if reused else "no free block", facts))
-        for slot in ending.get(i, ()):
-            arena.give(slot.offset, slot.nbytes)
+    for spec, i in wanted:
+        outcome, reason, facts = _reuse(by_name.get(spec.name), slots, excluded.get(spec.name, ""))
+        decisions.append(Decision("reuse", (f"{stage}/{groups[i].name}/{spec.name}",), outcome, reason, {"bytes": spec.nbytes, **facts}))
     own = {s.name: s.nbytes for g in groups for s in group_writes(g) if excluded.get(s.name) in ("allocates itself", "aliased")}
     return MemoryPlan(
         stage=f"{stage}.memory",
         slots=tuple(slots),
-        arena_bytes=arena.size,
-        peak_bytes=arena.size + peak(groups, own),
+        arena_bytes=arena,
+        peak_bytes=arena + peak(groups, own),
         bound_bytes=peak(groups, {s.buffer.name: s.nbytes for s in slots}),
         eager_bytes=eager_peak(program),
         groups=groups,
@@ -76,40 +72,24 @@ def _excluded(program: LoopProgram, groups: tuple[Group, ...]) -> Iterator[tuple
     yield from ((o.buffer, "output") for o in program.outputs if isinstance(o, TensorView))
 
 
-class Arena:
-    """Free blocks by offset, neighbours joined."""
+def _gap(placed: list[Slot], first: int, last: int, nbytes: int) -> int:
+    """The offset of the smallest gap of ``nbytes`` among the slots that live at some time in [first, last]; past them where there is none."""
+    end, best = 0, (0, -1)
+    for slot in sorted((s for s in placed if s.first <= last and first <= s.last), key=lambda s: s.offset):
+        size = slot.offset - end
+        if size >= nbytes and (best[1] < 0 or size < best[0]):
+            best = size, end
+        end = max(end, slot.offset + slot.nbytes)
+    return best[1] if best[1] >= 0 else end
 
-    def __init__(self) -> None:
-        self.size = 0
-        self.free: list[tuple[int, int]] = []  # (offset, nbytes), ascending
 
-    def take(self, nbytes: int) -> tuple[int, bool]:
-        """(offset, whether all of it was there before)."""
-        if nbytes == 0:
-            return 0, True
-        fitting = [(size, offset) for offset, size in self.free if size >= nbytes]
-        if fitting:
-            size, offset = min(fitting)
-            self.free.remove((offset, size))
-            if size > nbytes:
-                self.free = sorted([*self.free, (offset + nbytes, size - nbytes)])
-            return offset, True
-        offset = self.size
-        if self.free and sum(self.free[-1]) == self.size:
-            offset, _ = self.free.pop()
-        self.size = offset + nbytes
-        return offset, False
-
-    def give(self, offset: int, nbytes: int) -> None:
-        if nbytes == 0:
-            return
-        joined: list[tuple[int, int]] = []
-        for start, size in sorted([*self.free, (offset, nbytes)]):
-            if joined and sum(joined[-1]) == start:
-                joined[-1] = (joined[-1][0], joined[-1][1] + size)
-            else:
-                joined.append((start, size))
-        self.free = joined
+def _reuse(slot: Slot | None, slots: list[Slot], excluded: str) -> tuple[str, str, dict[str, Any]]:
+    """(outcome, reason, facts): whether a buffer lies in bytes that another had before it."""
+    if slot is None:
+        return "refused", excluded, {}
+    before = [s.buffer.name for s in slots if s.last < slot.first and s.offset < slot.offset + slot.nbytes and slot.offset < s.offset + s.nbytes]
+    facts = {"offset": slot.offset, "first": slot.first, "last": slot.last, "after": before}
+    return ("accepted", "bytes of the dead", facts) if before else ("refused", "first in its bytes", facts)
 
 
 def eager_peak(program: LoopProgram) -> int:

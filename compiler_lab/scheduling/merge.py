@@ -10,11 +10,11 @@ into one kernel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..lowering.index import Index, Var
-from .respace import Level, Member, Space, chain, is_indirect, numel, renamed, solve, tidy
+from .respace import Level, Member, Space, chain, is_indirect, moved, numel, renamed, solve, tidy
 
 FEW_ROWS, LONG_ROW = 8, 16384
 """Below so many rows of more elements than this, sweeping again would leave cores idle and read memory again."""
@@ -92,13 +92,17 @@ def _onto(base: Draft, other: Draft, single_reader: Mapping[str, bool]) -> Draft
     """``other`` placed into the space of ``base``."""
     reason = "loop order"
     for mapping, level in alignments(base, other):
-        moved = tuple(m.moved(mapping, level if level == "outer" else None) for m in other.members)
-        problem = conflict(base, moved) or _walks_across(base, other, moved, level, single_reader)
+        guests = moved(other.members, mapping)
+        if level == "outer":
+            guests = tuple(replace(m, level="outer") for m in guests)
+        problem = conflict(base, guests) or _walks_across(base, other, guests, level, single_reader)
         if problem is None:
-            draft = Draft(min(base.slot, other.slot), base.space, tuple(sorted((*base.members, *moved), key=lambda m: m.position)))
-            if any(chain(i, draft.space.variables) is None and not i.is_affine for m in moved for i in m.indices()):
+            draft = Draft(min(base.slot, other.slot), base.space, tuple(sorted((*base.members, *guests), key=lambda m: m.position)))
+            if any(chain(i, draft.space.variables) is None and not i.is_affine for m in guests for i in m.indices()):
                 space, members = tidy(draft.space, draft.members)
                 draft = Draft(draft.slot, space, members)
+                if not sound(draft):
+                    continue
             if sweeps_too_much(draft):
                 return "reduction boundary"
             return draft
@@ -178,15 +182,21 @@ def _by_rows(base: Draft, other: Draft) -> Iterator[dict[Var, Index]]:
             yield first | second
 
 
-def conflict(base: Draft, moved: tuple[Member, ...]) -> str | None:
-    """Why some value would be read where it is not made, after ``moved`` has joined ``base``; None where all is well."""
-    theirs = {m.name: m for m in moved}
-    for readers, made in ((moved, base.by_name), (base.members, theirs)):
+def conflict(base: Draft, guests: tuple[Member, ...]) -> str | None:
+    """Why some value would be read where it is not made, after ``guests`` have joined ``base``; None where all is well."""
+    theirs = {m.name: m for m in guests}
+    for readers, made in ((guests, base.by_name), (base.members, theirs)):
         for m in readers:
             for buffer, index in m.reads:
                 if buffer in made and where_read(made[buffer], m, index, base.space) is None:
                     return "indirect access" if is_indirect(index) else "loop order"
     return None
+
+
+def sound(draft: Draft) -> bool:
+    """Whether it can be shown of every value the draft makes that it is read where it may be; another form of the indices may hide it."""
+    made = draft.by_name
+    return all(where_read(made[b], m, i, draft.space) is not None for m in draft.members for b, i in m.reads if b in made)
 
 
 def where_read(producer: Member, reader: Member, index: Index, space: Space) -> str | None:
@@ -199,12 +209,12 @@ def where_read(producer: Member, reader: Member, index: Index, space: Space) -> 
     return "row" if point is not None and all(point[v] == Index.of(v) for v in space.outer) else None
 
 
-def _walks_across(base: Draft, other: Draft, moved: tuple[Member, ...], level: Level, single_reader: Mapping[str, bool]) -> str | None:
+def _walks_across(base: Draft, other: Draft, guests: tuple[Member, ...], level: Level, single_reader: Mapping[str, bool]) -> str | None:
     """Whether joining makes loops that walked along memory walk across it: only worth it for a value that then needs no memory at all."""
     along, last = _contiguous(base), other.space.variables[-1:]
     if level == "outer" or other.reduces or along is None or not last:
         return None
-    if not any(m.store.coefficient(last[0]) == 1 != n.store.coefficient(along) for m, n in zip(other.members, moved, strict=True)):
+    if not any(m.store.coefficient(last[0]) == 1 != n.store.coefficient(along) for m, n in zip(other.members, guests, strict=True)):
         return None
     (alone, *more) = other.members
     vanishes = not more and single_reader.get(alone.name, False) and any(alone.name == b for m in base.members for b, _ in m.reads)
@@ -232,7 +242,7 @@ def earliest(members: tuple[Member, ...], space: Space) -> dict[str, int]:
         for buffer, index in m.reads:
             p = by_name.get(buffer)
             if p is not None:
-                later = p.traits.reduction or (not p.per_row and where_read(p, m, index, space) == "row")
+                later = p.traits.reduction or (not p.per_row and where_read(p, m, index, space) != "here")
                 sweep = max(sweep, at[buffer] + later)
         at[m.name] = sweep
     return at

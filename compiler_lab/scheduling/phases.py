@@ -14,7 +14,7 @@ from typing import Literal
 from ..core.artifact import Decision
 from ..lowering.index import Var
 from .ir import LoopGroup, Phase, Shape
-from .merge import Draft, earliest, walks_columns, where_read
+from .merge import Draft, earliest, sound, walks_columns, where_read
 from .respace import Member, Space, rewrite, tidy
 
 LONG_CHAIN = 16
@@ -34,13 +34,15 @@ class Placement:
 def build_group(draft: Draft, needed: frozenset[str], stage: str) -> tuple[LoopGroup, tuple[Decision, ...]]:
     """``needed``: buffers of the draft that other groups or the program's outputs read. The name of the group is given later."""
     written = frozenset(m.name for m in draft.members) - needed
-    space, members = tidy(draft.space, draft.members, unwritten=written if needed else frozenset()) if draft.space.numel else (draft.space, draft.members)
-    draft = Draft(draft.slot, space, members)
+    if draft.space.numel:
+        tidied = Draft(draft.slot, *tidy(draft.space, draft.members, unwritten=written if needed else frozenset()))
+        draft = tidied if sound(tidied) else draft
+    space, members = draft.space, draft.members
     at = earliest(members, space)
     shape = shape_of(draft, at)
     if shape == "row" and not space.outer:
         space = Space((Var("x0", 1),), space.inner)
-    place = placement(members, space, at, needed, rows=shape != "column")
+    place = placement(members, space, at, needed)
     group = LoopGroup(
         name="",
         outer=space.outer,
@@ -67,8 +69,8 @@ def shape_of(draft: Draft, at: dict[str, int]) -> Shape:
     return "column" if walks_columns(draft) else "row"
 
 
-def placement(members: tuple[Member, ...], space: Space, at: dict[str, int], needed: frozenset[str], rows: bool) -> Placement:
-    """Consumers first: each tells its producers in which sweeps it wants their values. ``rows``: scratch rows may be used."""
+def placement(members: tuple[Member, ...], space: Space, at: dict[str, int], needed: frozenset[str]) -> Placement:
+    """Consumers first: each tells its producers in which sweeps it wants their values."""
     by_name = {m.name: m for m in members}
     place = Placement()
     wanted: dict[str, set[int]] = {}
@@ -76,7 +78,7 @@ def placement(members: tuple[Member, ...], space: Space, at: dict[str, int], nee
     for m in reversed(members):
         sweeps = {at[m.name]} if m.per_row else wanted.get(m.name) or {at[m.name]}
         if len(sweeps) > 1 and not m.per_row:
-            sweeps = _keep(m, sweeps, place, stored=m.name in needed, cheap=not m.traits.expensive and work[m.name] <= LONG_CHAIN, rows=rows)
+            sweeps = _keep(m, sweeps, place, stored=m.name in needed, cheap=not m.traits.expensive and work[m.name] <= LONG_CHAIN)
         place.sweeps[m.name] = sweeps
         for buffer, index in m.reads:
             p = by_name.get(buffer)
@@ -93,7 +95,7 @@ def placement(members: tuple[Member, ...], space: Space, at: dict[str, int], nee
     return place
 
 
-def _keep(m: Member, sweeps: set[int], place: Placement, stored: bool, cheap: bool, rows: bool) -> set[int]:
+def _keep(m: Member, sweeps: set[int], place: Placement, stored: bool, cheap: bool) -> set[int]:
     """Records how a value wanted in several sweeps is had in all of them; the sweeps in which it is made."""
     if stored or m.name in place.forced:
         place.kept[m.name] = "memory"
@@ -101,12 +103,8 @@ def _keep(m: Member, sweeps: set[int], place: Placement, stored: bool, cheap: bo
     elif cheap or not m.stored:
         place.reasons[m.name] = "computed again"
         return sweeps
-    elif rows:
-        place.kept[m.name] = "row"
-        place.reasons[m.name] = "kept in a row"
     else:
-        place.kept[m.name] = "memory"
-        place.forced.add(m.name)
+        place.kept[m.name] = "row"
         place.reasons[m.name] = "kept in a row"
     return {min(sweeps)}
 

@@ -34,8 +34,8 @@ REASONS: Mapping[str, str] = {
     "kept in a row": "The value is expensive and a later sweep needs it: it waits in a scratch row.",
     "computed again": "The value is cheap and a later sweep needs it: it is computed again there.",
     # reuse
-    "fits a free block": "A block of the arena that nobody uses any more is large enough.",
-    "no free block": "No free block of the arena is large enough; the arena grows.",
+    "bytes of the dead": "The buffer lies in bytes of the arena whose earlier buffers nobody reads any more.",
+    "first in its bytes": "No buffer lay before it in its bytes of the arena.",
     "output": "The buffer is a result of the program: it is fresh memory, owned by the caller.",
     "aliased": "An aten call's result may share memory with the buffer, so its lifetime is not known.",
     "allocates itself": "The aten call that makes the buffer allocates it.",

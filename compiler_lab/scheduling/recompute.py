@@ -16,7 +16,7 @@ from ..core.artifact import Decision
 from ..core.options import Options
 from ..lowering.program import LoopProgram, written
 from .merge import Draft
-from .respace import Member, is_indirect, solve
+from .respace import Member, is_indirect, moved, solve
 
 MOST_NODES, MOST_WORK = 6, 24
 """Size of what is repeated for one value: loop nodes and scalar operations."""
@@ -169,8 +169,8 @@ def place(chain: Chain, source: Draft, target: Draft) -> Draft | str:
     if others or mapping is None:
         return "loop order"
     added: list[Member] = []
-    for m in chain.members:
-        copy = replace(m.moved(mapping), stored=False)
+    for m in moved(chain.members, mapping):
+        copy = replace(m, stored=False)
         rows_only = target.reduces and all(v in target.space.outer for i in copy.indices() for v in i.variables() if not v.name.startswith("%"))
         copy = replace(copy, level="outer" if rows_only else "full")
         present = target.by_name.get(m.name)
@@ -178,6 +178,8 @@ def place(chain: Chain, source: Draft, target: Draft) -> Draft | str:
             return "loop order"
         if present is None:
             added.append(copy)
+    if not any(m.name == last.name and m.store == index for m in added):
+        return "loop order"
     return replace(target, members=tuple(sorted((*target.members, *added), key=lambda m: m.position)))
 
 

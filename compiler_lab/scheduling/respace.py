@@ -2,8 +2,8 @@
 
 In: loop nodes with bodies over variables of their own. Out: ``Member``s, the same nodes with every index over a group's variables,
 and at the end new bodies (``rewrite``); the nodes that came in are left alone.
-Always holds: a member's ``mapping`` sends each point of the group's space (or of its outer part) to one point of the node's own;
-where ``stored`` it is one to one, so the member writes each element of its buffer once.
+Always holds: each point of the group's space (or of its outer part) stands for one point of the member's own; where the member is ``stored``
+this is one to one, so it writes each element of its buffer once.
 PyTorch's counterpart: ``torch/_inductor/sizevars.py`` (simplify_loops) and ``loop_body.py``. Left out: symbolic sizes, negative strides.
 """
 
@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch.fx as fx
 
@@ -22,7 +22,6 @@ from ..lowering.index import Div, Index, Mod, Var
 from ..lowering.ir import LoopNode
 
 Level = Literal["full", "outer"]
-Mapped = Mapping[Var, Index]
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,13 @@ class Traits:
 
 @dataclass(frozen=True)
 class Member:
-    """A node as it stands in a group: ``reads``, ``store`` and ``others`` (numbers made of indices) are over the group's variables."""
+    """A node as it stands in a group: ``reads``, ``store`` and ``others`` (numbers made of indices) are its body's indices, in body order,
+    over the group's variables."""
 
     node: LoopNode
     position: int
     traits: Traits
     level: Level
-    mapping: Mapped
     reads: tuple[tuple[str, Index], ...]
     store: Index
     others: tuple[Index, ...]
@@ -79,16 +78,19 @@ class Member:
         yield from self.others
         yield self.store
 
-    def moved(self, mapping: Mapped, level: Level | None = None) -> Member:
-        """The member over another space, given its present variables there."""
-        return replace(
-            self,
-            level=level or self.level,
-            mapping={v: i.substitute(mapping) for v, i in self.mapping.items()},
-            reads=tuple((b, i.substitute(mapping)) for b, i in self.reads),
-            store=self.store.substitute(mapping),
-            others=tuple(i.substitute(mapping) for i in self.others),
-        )
+
+def moved(members: Iterable[Member], mapping: Mapping[Var, Index]) -> tuple[Member, ...]:
+    """The members over another space, given their present variables there."""
+    if all(Index.of(v) == i for v, i in mapping.items()):
+        return tuple(members)
+    known: dict[Index, Index] = {}
+
+    def move(index: Index) -> Index:
+        if index not in known:
+            known[index] = index.substitute(mapping)
+        return known[index]
+
+    return tuple(replace(m, reads=tuple((b, move(i)) for b, i in m.reads), store=move(m.store), others=tuple(move(i) for i in m.others)) for m in members)
 
 
 def numel(variables: Iterable[Var]) -> int:
@@ -127,8 +129,7 @@ def member_of(node: LoopNode, position: int) -> tuple[Space, Member]:
             store = n.args[1]
         else:
             others += [a for a in n.args if isinstance(a, Index)]
-    mapping = {v: Index.of(v) for v in (*node.outer, *node.inner)}
-    member = Member(node, position, traits_of(node), "full", mapping, tuple(reads), store, tuple(others))  # type: ignore[arg-type]
+    member = Member(node, position, traits_of(node), "full", tuple(reads), store, tuple(others))  # type: ignore[arg-type]
     space = Space(node.outer, node.inner)
     if space.numel:
         space, (member,) = tidy(space, (member,))
@@ -156,7 +157,7 @@ def solve(index: Index, variables: Sequence[Var], value: Index) -> dict[Var, Ind
         return None
     rest = value - index.const
     solution = {v: Index() for v in variables}
-    if not digits and rest != Index():
+    if (rest % digits[0][1] if digits else rest) != Index():
         return None
     for k, (v, stride) in enumerate(digits):
         digit = rest // stride
@@ -166,7 +167,7 @@ def solve(index: Index, variables: Sequence[Var], value: Index) -> dict[Var, Ind
         if low < 0 or high >= v.size:
             return None
         solution[v] = digit
-    return solution if index.substitute(solution) == value else None
+    return solution
 
 
 def renamed(old: Sequence[Var], new: Sequence[Var]) -> dict[Var, Index]:
@@ -185,7 +186,7 @@ def tidy(space: Space, members: tuple[Member, ...], unwritten: frozenset[str] = 
             break
         var, by = cut
         high, low = Var(f"{var.name}h", var.size // by), Var(f"{var.name}l", by)
-        members = tuple(m.moved({var: Index.of(high) * by + low}) for m in members)
+        members = moved(members, {var: Index.of(high) * by + low})
         for side in (outer, inner):
             if var in side:
                 side[side.index(var) : side.index(var) + 1] = [high, low]
@@ -200,9 +201,7 @@ def tidy(space: Space, members: tuple[Member, ...], unwritten: frozenset[str] = 
     if space.inner and not inner:
         inner = [Var("r0", 1)]
     mapping |= more
-    if any(Index.of(v) != i for v, i in mapping.items()):
-        members = tuple(m.moved(mapping) for m in members)
-    return Space(tuple(outer), tuple(inner)), members
+    return Space(tuple(outer), tuple(inner)), moved(members, mapping)
 
 
 def _cut(index: Index) -> tuple[Var, int] | None:
@@ -260,10 +259,17 @@ def rewrite(member: Member, space: Space) -> LoopNode:
     full = member.level == "full"
     inner = space.inner if member.traits.reduction else ()
     outer = space.outer if inner or not full else space.variables
+    reads, others = iter(member.reads), iter(member.others)
     body = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for n in calls(member.node):
-        args = tuple(made[a] if isinstance(a, fx.Node) else a.substitute(member.mapping) if isinstance(a, Index) else a for a in n.args)
-        made[n] = body.call_function(n.target, args)  # type: ignore[arg-type]
+        args: list[Any] = [made[a] if isinstance(a, fx.Node) else a for a in n.args]
+        if n.target is ops.load:
+            args[1] = next(reads)[1]
+        elif n.target is ops.store:
+            args[1] = member.store
+        else:
+            args = [next(others) if isinstance(a, Index) else a for a in args]
+        made[n] = body.call_function(n.target, tuple(args))  # type: ignore[arg-type]
         made[n].meta = dict(n.meta)
     return replace(member.node, outer=outer, inner=inner, body=body)

@@ -1,0 +1,160 @@
+"""The memory plan: no two buffers that live at the same time share bytes, and little more than the bound is used."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler_lab.core.errors import InvalidIR
+from compiler_lab.core.options import Options
+from compiler_lab.lowering.ir import LoopNode, TensorView
+from compiler_lab.lowering.program import LoopProgram, reads
+from compiler_lab.scheduling.artifact import Schedule
+from compiler_lab.scheduling.fusion import schedule
+from compiler_lab.scheduling.ir import OUT_VARIANTS, ExternGroup
+from compiler_lab.scheduling.memory import plan_memory
+from compiler_lab.scheduling.order import group_reads, group_writes
+
+from .loops import Builder, random_program
+
+MM = torch.ops.aten.mm.default
+UNFUSED = Options(fusion=False)
+
+
+def alive_at(s: Schedule) -> list[set[str]]:
+    """For each group the buffers that must be in memory while it runs, by walking the groups backwards."""
+    outputs = {o.buffer for o in s.program.outputs if isinstance(o, TensorView)}
+    wanted, result = set(outputs), list[set[str]]()
+    for group in reversed(s.groups):
+        made = {spec.name for spec in group_writes(group)}
+        result.append(wanted | made | group_reads(group))
+        wanted = (wanted - made) | group_reads(group)
+    return result[::-1]
+
+
+@settings(max_examples=120)
+@given(st.integers(0, 10**6), st.sampled_from([8, 20]), st.booleans())
+def test_what_lives_at_the_same_time_does_not_overlap(seed: int, length: int, fusion: bool) -> None:
+    program, _ = random_program(seed, length)
+    s = schedule(program, Options(fusion=fusion))
+    s.plan.check()
+    slots = {x.buffer.name: x for x in s.plan.slots}
+    for names in alive_at(s):
+        spans = sorted((slots[n].offset, slots[n].offset + slots[n].nbytes) for n in names & slots.keys())
+        assert all(a_end <= b for (_, a_end), (b, _) in itertools.pairwise(spans))
+    assert s.plan.bound_bytes <= s.plan.arena_bytes <= s.plan.peak_bytes
+    assert plan_memory(s) == s.plan
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.booleans())
+def test_only_intermediates_that_we_may_place_are_in_the_arena(seed: int, fusion: bool) -> None:
+    program, _ = random_program(seed, 16)
+    s = schedule(program, Options(fusion=fusion))
+    outputs = {o.buffer for o in program.outputs if isinstance(o, TensorView)}
+    own = {x.name for g in s.groups if isinstance(g, ExternGroup) and g.node.target not in OUT_VARIANTS for x in group_writes(g)}
+    written = {x.name for g in s.groups for x in group_writes(g)}
+    assert {x.buffer.name for x in s.plan.slots} == written - outputs - own
+    decided = [d.subject[0].rpartition("/")[2] for d in s.plan.decisions]
+    assert sorted(decided) == sorted(written)
+
+
+def chain(length: int) -> LoopProgram:
+    """exp, mm, exp, mm ...: nothing fuses, each value is read once."""
+    b = Builder()
+    x = w = b.input(16, 16)
+    for _ in range(length):
+        x = b.extern(MM, (b.loop("exp", (x,)), w), (16, 16))
+    return b.program(b.loop("neg", (x,)))
+
+
+def test_a_chain_needs_two_buffers_however_long_it_is() -> None:
+    for length in (2, 9):
+        plan = schedule(chain(length)).plan
+        assert (plan.arena_bytes, plan.bound_bytes, plan.eager_bytes) == (2048, 2048, 2048)
+        outcomes = [(d.outcome, d.reason) for d in plan.decisions]
+        assert outcomes.count(("refused", "first in its bytes")) == 2
+        assert outcomes.count(("refused", "output")) == 1
+        assert outcomes.count(("accepted", "bytes of the dead")) == len(outcomes) - 3
+
+
+def test_fusion_needs_less_memory_than_op_by_op() -> None:
+    b = Builder()
+    x = b.input(64, 64)
+    h = b.extern(MM, (x, x), (64, 64))
+    for _ in range(5):
+        h = b.loop("sigmoid", (h, x))
+    program = b.program(b.extern(MM, (h, x), (64, 64)))
+    fused, alone = schedule(program).plan, schedule(program, UNFUSED).plan
+    assert fused.eager_bytes == alone.eager_bytes == 2 * 64 * 64 * 4
+    assert fused.arena_bytes == alone.arena_bytes == 2 * 64 * 64 * 4
+    wide = Builder()
+    y = wide.input(64, 64)
+    parts = [wide.loop("exp", (wide.loop("abs", (y,)),)) for _ in range(6)]
+    program = wide.program(wide.loop("neg", parts))
+    assert schedule(program).plan.arena_bytes == 0
+    assert schedule(program, UNFUSED).plan.arena_bytes <= schedule(program, UNFUSED).plan.eager_bytes == 7 * 64 * 64 * 4
+
+
+def test_groups_run_in_the_order_that_peaks_lower() -> None:
+    """Program order makes every large value before it shrinks any; the schedule shrinks each as it comes."""
+    b = Builder()
+    x = b.input(64, 64)
+    large = [b.extern(MM, (x, x), (64, 64)) for _ in range(4)]
+    small = [b.loop("exp", (v,), (1,)) for v in large]
+    program = b.program(b.loop("neg", small))
+    s = schedule(program, UNFUSED)
+    s.check()
+    assert s.plan.bound_bytes < 2 * 64 * 64 * 4
+    assert s.plan.eager_bytes > 4 * 64 * 64 * 4
+    arg = torch.randn(64, 64)
+    torch.testing.assert_close(s.run(arg), program.run(arg))
+
+
+def test_results_that_a_call_allocates_or_may_alias_stay_outside() -> None:
+    b = Builder()
+    x = b.input(8, 8)
+    h = b.loop("exp", (x,))
+    m = b.extern(MM, (h, h), (8, 8))
+    v = b.extern(torch.ops.aten.sin.default, (m,), (8, 8))
+    program = b.program(b.loop("neg", (b.extern(MM, (v, m), (8, 8)),)))
+    (aliased,) = [n for n in program.nodes if n.name == v.buffer]
+    assert not isinstance(aliased, LoopNode)
+    program = replace(program, nodes=tuple(replace(aliased, aliases=(m.buffer,)) if n is aliased else n for n in program.nodes))
+    plan = schedule(program).plan
+    assert {d.subject[0].rpartition("/")[2]: d.reason for d in plan.decisions if d.reason in ("aliased", "allocates itself")} == {
+        m.buffer: "aliased",
+        v.buffer: "allocates itself",
+    }
+    assert {x.buffer.name for x in plan.slots}.isdisjoint({m.buffer, v.buffer})
+    assert plan.peak_bytes > plan.arena_bytes
+
+
+def test_check_finds_overlap_and_wrong_lifetimes() -> None:
+    plan = schedule(chain(3)).plan
+    first, second = next((a, b) for a in plan.slots for b in plan.slots if a is not b and a.first <= b.last and b.first <= a.last)
+    moved = replace(plan, slots=tuple(replace(x, offset=first.offset) if x is second else x for x in plan.slots))
+    with pytest.raises(InvalidIR, match="same bytes"):
+        moved.check()
+    shortened = tuple(replace(x, last=x.first) for x in plan.slots)
+    assert shortened != plan.slots
+    with pytest.raises(InvalidIR, match="lives from"):
+        replace(plan, slots=shortened).check()
+    with pytest.raises(InvalidIR, match="aligned"):
+        replace(plan, slots=tuple(replace(x, offset=x.offset + 4) for x in plan.slots)).check()
+
+
+def test_eager_peak_counts_each_result_until_its_last_reader() -> None:
+    b = Builder()
+    x = b.input(16)
+    a = b.loop("exp", (x,))
+    c = b.loop("exp", (a,))
+    d = b.loop("exp", (a, c))
+    program = b.program(b.loop("exp", (d,)))
+    assert schedule(program).plan.eager_bytes == 3 * 64
+    assert all(reads(n) for n in program.nodes)
