@@ -24,6 +24,14 @@ from .ir import TensorView
 Number = int | float | bool
 
 
+class Decline(Exception):
+    """A row does not cover this case: the call stays with aten, for ``reason`` (an id of ``lower.REASONS``)."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A scalar of a body: what one of its nodes computes."""
@@ -91,7 +99,7 @@ class Body:
         return found
 
     def constant(self, value: Number, dtype: torch.dtype) -> Value:
-        plain = float(value) if dtype.is_floating_point else bool(value) if dtype == torch.bool else int(value)
+        plain = float(value) if dtype.is_floating_point else bool(value) if dtype == torch.bool else _integer(int(value), dtype)
         return self.emit(ops.constant, (plain, dtype), dtype)
 
     def load(self, view: TensorView, point: Sequence[Index | Var | int]) -> Value:
@@ -115,3 +123,13 @@ class Body:
 
     def store(self, buffer: str, index: Index, value: Value) -> None:
         self.emit(ops.store, (buffer, index, value.node), value.dtype)
+
+
+def _integer(value: int, dtype: torch.dtype) -> int:
+    """``value`` as ``dtype`` holds it: uint8 wraps negative numbers, as aten does; what does not fit stays with aten, which raises."""
+    limit = torch.iinfo(dtype)
+    if dtype == torch.uint8 and -limit.max <= value < 0:
+        return value + limit.max + 1
+    if not limit.min <= value <= limit.max:
+        raise Decline("number out of range")
+    return value

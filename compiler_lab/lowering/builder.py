@@ -18,20 +18,12 @@ from torch import Tensor
 
 from ..core.errors import Unsupported
 from ..core.provenance import own_location, stack_of
-from .body import Body, Number, Value
+from .body import Body, Decline, Value
 from .index import Index, Var
 from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, TensorView
 from .printer import contiguous_stride
 
 Build = Callable[[Body, tuple[Index, ...]], Value]
-
-
-class Decline(Exception):
-    """A row does not cover this case: the call stays with aten, for ``reason`` (an id of ``REASONS``)."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
 
 
 def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
@@ -217,4 +209,4 @@ def count(size: Sequence[int], dims: Sequence[int]) -> int:
     return math.prod(size[d] for d in dims)
 
 
-__all__ = ["Build", "Builder", "Decline", "Number", "broadcast", "count", "is_dense", "static_size", "whole"]
+__all__ = ["Build", "Builder", "Decline", "broadcast", "count", "is_dense", "static_size", "whole"]

@@ -52,6 +52,7 @@ REASONS = {
     "bit cast": "the bits are read as another dtype",
     "unfold of a scalar": "a scalar has no windows",
     "as_strided of another layout": "the strides asked for assume another layout of the source",
+    "number out of range": "a number that the tensor's integers cannot hold",
     "several rolls": "more than one dimension is rolled",
     "index of a scalar": "a scalar is indexed",
     "several indices": "indexed by more than one tensor, or by a mask",

@@ -2,7 +2,7 @@
 
 In: ``Value``s and numbers under aten's argument names. Out: the result's value.
 Always holds: each formula is evaluated in the order aten evaluates it, so results agree to the last bit but for fused multiply-adds;
-comparisons are written the way round that sends NaN where aten sends it.
+comparisons are written the way round that sends NaN where aten's vector code sends it (its scalar code differs in a few backwards).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def elu_backward(grad_output: Value, alpha: Number, scale: Number, input_scale: 
         negative = grad_output * input_scale * (x + slope)
     else:
         negative = grad_output * (input_scale * slope) * apply(ops.exp, x * input_scale)
-    return where(x <= 0, negative, grad_output * scale)
+    return where(x > 0, grad_output * scale, negative)
 
 
 def hardtanh(self: Value, min_val: Number = -1, max_val: Number = 1) -> Value:
@@ -92,7 +92,7 @@ def hardtanh(self: Value, min_val: Number = -1, max_val: Number = 1) -> Value:
 
 
 def hardtanh_backward(grad_output: Value, self: Value, min_val: Number, max_val: Number) -> Value:
-    return where(apply(ops.logical_or, self <= min_val, self >= max_val), 0, grad_output)
+    return where(apply(ops.logical_and, self > min_val, self < max_val), grad_output, 0)
 
 
 def hardswish(self: Value) -> Value:
@@ -100,7 +100,7 @@ def hardswish(self: Value) -> Value:
 
 
 def hardswish_backward(grad_output: Value, self: Value) -> Value:
-    return where(self <= -3, 0, where(self < 3, grad_output * (self / 3 + 0.5), grad_output))
+    return where(self <= -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5)))
 
 
 def hardsigmoid(self: Value) -> Value:
@@ -137,11 +137,11 @@ def hardshrink(self: Value, lambd: Number = 0.5) -> Value:
 
 
 def softshrink(self: Value, lambd: Number = 0.5) -> Value:
-    return where(self > lambd, self - lambd, where(self < -lambd, self + lambd, self * 0))
+    return where(self > lambd, self - lambd, where(self < -lambd, self + lambd, where(apply(ops.isnan, self), self, 0)))
 
 
 def shrink_backward(grad_out: Value, self: Value, lambd: Number) -> Value:
-    return where(apply(ops.logical_and, self >= -lambd, self <= lambd), 0, grad_out)
+    return where(apply(ops.logical_or, self < -lambd, self > lambd), grad_out, 0)
 
 
 ACTIVATIONS: dict[str, Pointwise] = {

@@ -21,7 +21,7 @@ from .builder import Builder, Decline, broadcast
 from .index import Index
 from .ir import TensorView
 from .rows_view import bounds, narrow, wrap
-from .types import result_type
+from .types import opmath
 
 Segment = tuple[int, TensorView | Number]  # length along the dimension; what stands there
 
@@ -70,9 +70,8 @@ def constant_pad(b: Builder, self: TensorView, pad: Sequence[int], value: Number
     for i in range(len(pad) // 2):
         d = len(size) - 1 - i
         before[d] = pad[2 * i]
-        for side in (pad[2 * i], pad[2 * i + 1]):
-            if side < 0:
-                self = narrow(self, d, -side if side is pad[2 * i] else 0, self.size[d] + side)
+        left, right = min(pad[2 * i], 0), min(pad[2 * i + 1], 0)
+        self = narrow(self, d, -left, self.size[d] + left + right)
     before = [max(n, 0) for n in before]
     padded = [d for d in range(len(size)) if size[d] != self.size[d]]
     if len(padded) == 1 or not padded:
@@ -251,6 +250,22 @@ def iota(b: Builder, length: int, *, start: int, step: int, dtype: torch.dtype, 
     return arange(b, start, start + length * step, step)
 
 
+def nan_to_num(b: Builder, self: TensorView, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> TensorView:
+    """Infinities become the largest numbers of the tensor's own dtype, half precision included."""
+    spec = b.like(b.val)
+    if not spec.dtype.is_floating_point:
+        return b.copy(self, spec)
+    limit = torch.finfo(spec.dtype)
+
+    def build(body: Body, point: tuple[Index, ...]) -> Value:
+        x = body.load(self, point).to(opmath(spec.dtype))
+        high = where(apply(ops.eq, x, math.inf), limit.max if posinf is None else posinf, x)
+        low = where(apply(ops.eq, x, -math.inf), limit.min if neginf is None else neginf, high)
+        return where(apply(ops.isnan, x), 0.0 if nan is None else nan, low)
+
+    return b.loop(spec, build)
+
+
 def eye(b: Builder, n: int, m: int | None = None, **_: Any) -> TensorView:
     spec = b.like(b.val)
     return b.loop(spec, lambda body, point: apply(ops.eq, body.index_value(point[0]), body.index_value(point[1])).to(spec.dtype))
@@ -300,6 +315,7 @@ CREATE: dict[str, Callable[..., Any]] = {
     "aten.arange.default": arange,
     "aten.arange.start": arange,
     "aten.arange.start_step": arange,
+    "aten.nan_to_num.default": nan_to_num,
     "aten.eye.default": eye,
     "aten.eye.m": eye,
     "aten.clone.default": convert,
@@ -310,5 +326,3 @@ CREATE: dict[str, Callable[..., Any]] = {
     "prims.convert_element_type.default": convert,
 }
 """Operator name -> row."""
-
-__all__ = ["CREATE", "result_type"]

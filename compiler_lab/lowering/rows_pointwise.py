@@ -15,8 +15,7 @@ from typing import Any, Literal
 import torch
 
 from . import ops
-from .body import Number, Value, apply, where
-from .builder import Decline
+from .body import Decline, Number, Value, apply, where
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,13 @@ def scaled(value: Any, alpha: Number) -> Any:
     return value if alpha == 1 else value * alpha
 
 
-def add(self: Any, other: Any, *, alpha: Number = 1) -> Value:
+def add(self: Any, other: Any, alpha: Number = 1) -> Value:
     if isinstance(self, Value) and self.dtype == torch.bool:
         return apply(ops.logical_or, self, other)
     return apply(ops.add, self, scaled(other, alpha))
 
 
-def sub(self: Any, other: Any, *, alpha: Number = 1) -> Value:
+def sub(self: Any, other: Any, alpha: Number = 1) -> Value:
     return apply(ops.sub, self, scaled(other, alpha))
 
 
@@ -77,7 +76,7 @@ def integer_division(op: Callable[..., Any], self: Value, other: Any) -> Value:
     """Integer quotients and remainders by a number other than 0; a tensor may hold zeros, for which aten raises."""
     if self.dtype == torch.bool or isinstance(other, Value) or other == 0:
         raise Decline("integer division")
-    if other == -1:  # the smallest integer has no quotient by -1: C++ traps where aten wraps
+    if other == -1 and self.dtype != torch.uint8:  # the smallest integer has no quotient by -1: C++ traps where aten wraps
         return -self if op in (ops.floordiv, ops.trunc_div) else self * 0
     return apply(op, self, other)
 
@@ -175,15 +174,6 @@ def isfinite(self: Value) -> Value:
     return apply(ops.abs, self) < float("inf")
 
 
-def nan_to_num(self: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Value:
-    if not self.dtype.is_floating_point:
-        return self
-    limit = torch.finfo(self.dtype)
-    high = where(apply(ops.eq, self, float("inf")), limit.max if posinf is None else posinf, self)
-    low = where(apply(ops.eq, self, float("-inf")), limit.min if neginf is None else neginf, high)
-    return where(apply(ops.isnan, self), 0.0 if nan is None else nan, low)
-
-
 def select(condition: Value, self: Any, other: Any) -> Value:
     condition = condition.to(torch.bool)
     if isinstance(self, Value) or isinstance(other, Value):
@@ -223,10 +213,6 @@ def frac(self: Value) -> Value:
     return self - apply(ops.trunc, self)
 
 
-def dropout_backward(grad_output: Value, mask: Value, scale: float) -> Value:
-    return grad_output * mask * scale
-
-
 RAW_FIRST, RAW_SECOND = frozenset({0}), frozenset({1})
 
 FLOAT_UNARY = (
@@ -243,7 +229,7 @@ POINTWISE: dict[str, Pointwise] = {
     **{f"aten.{op.__name__}.{kind}": Pointwise(binary(op)) for op in BITWISE for kind in ("Tensor", "Scalar", "Scalar_Tensor")},
     **{f"aten.{op.__name__}.default": Pointwise(binary(op), "bool") for op in LOGICAL},
     **{f"aten.{op.__name__}.default": Pointwise(for_integers(op)) for op in (ops.floor, ops.ceil, ops.trunc, ops.round)},
-    **{f"aten.{name}.{kind}": Pointwise(add, exact=True) for name in ("add",) for kind in ("Tensor", "Scalar")},
+    **{f"aten.add.{kind}": Pointwise(add, exact=True) for kind in ("Tensor", "Scalar")},
     **{f"aten.sub.{kind}": Pointwise(sub, exact=True) for kind in ("Tensor", "Scalar")},
     **{f"aten.rsub.{kind}": Pointwise(rsub, exact=True) for kind in ("Tensor", "Scalar")},
     **{f"aten.mul.{kind}": Pointwise(mul, exact=True) for kind in ("Tensor", "Scalar")},
@@ -282,9 +268,7 @@ POINTWISE: dict[str, Pointwise] = {
     "aten.isnan.default": Pointwise(test_float(ops.isnan)),
     "aten.isinf.default": Pointwise(test_float(ops.isinf)),
     "aten.isfinite.default": Pointwise(isfinite),
-    "aten.nan_to_num.default": Pointwise(nan_to_num, "self"),
     "aten.addcmul.default": Pointwise(addcmul),
     "aten.addcdiv.default": Pointwise(addcdiv),
-    "aten.native_dropout_backward.default": Pointwise(dropout_backward, "self"),
 }
 """Operator name -> row."""
