@@ -21,9 +21,9 @@ from ..scheduling.ir import LoopGroup
 from .artifact import Kernels
 from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies
 from .cpp_columns import columns, strip_width, strips
-from .cpp_loops import LONG, THREADS, KernelCode, Mode, numel, plain_sweep, proper
+from .cpp_loops import LONG, THREADS, KernelCode, Mode, plain_sweep
 from .cpp_ops import compute_type
-from .cpp_reduce import HELPERS
+from .cpp_reduce import HELPERS, numel, proper
 from .cpp_rows import rows
 from .emit import Emitter
 from .ir import ERRORS, Kernel
@@ -105,7 +105,7 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
     ids = {n.name: f"{schedule.stage}/{group.name}/{n.name}" for n in group.nodes}
     reads, writes = arguments(group)
     mode, reason, facts = sharing(group)
-    bodies = Bodies(group, names, (*reads, *writes), ids)
+    bodies = Bodies(group, names, (*reads, *writes), ids, mode == "inner")
     empty = numel(group.outer) == 0
     k = KernelCode(e, group, bodies, [], mode)
     if group.shape == "column":

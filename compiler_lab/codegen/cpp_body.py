@@ -24,7 +24,7 @@ from ..lowering.index import Div, Index, Mod, Var
 from ..lowering.ir import LoopNode
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
-from .cpp_reduce import Reduction
+from .cpp_reduce import Reduction, Tile, lanes_for, numel, proper, tile
 from .math_table import LOAD, STORE
 
 BAD_INDEX, ZERO_DIVISION, NO_MEMORY = "bad_index", "zero_division", "no_memory"
@@ -67,17 +67,19 @@ class PhaseCode:
     sweep: list[Statement]
     reductions: list[Reduction]
     after: list[Statement]
+    tile: Tile = field(default_factory=lambda: tile((), 1))
+    """How a sweep with reductions is cut into blocks."""
 
 
 class Bodies:
     """Translates the phases of one group, in order.
 
-    ``names``: buffer -> its name in C++. ``arguments``: buffers the kernel has pointers to. ``ids``: node -> item id. ``column``: values of an outer point live in arrays over
+    ``names``: buffer -> its name in C++. ``arguments``: buffers the kernel has pointers to. ``ids``: node -> item id. ``shared``: threads share the sweeps. ``column``: values of an outer point live in arrays over
     ``lane``, because the contiguous outer variable is walked inside the sweeps.
     """
 
-    def __init__(self, group: LoopGroup, names: Mapping[str, str], arguments: Iterable[str], ids: Mapping[str, str]) -> None:
-        self.group, self.names, self.arguments, self.ids = group, names, frozenset(arguments), ids
+    def __init__(self, group: LoopGroup, names: Mapping[str, str], arguments: Iterable[str], ids: Mapping[str, str], shared: bool) -> None:
+        self.group, self.names, self.arguments, self.ids, self.shared = group, names, frozenset(arguments), ids, shared
         self.column = group.shape == "column"
         self.outer: dict[str, tuple[Index, Value]] = {}  # values of the outer point, from earlier phases
         self.crossing = _crossing(group) if self.column else frozenset[str]()
@@ -95,13 +97,14 @@ class Bodies:
         if self.column:
             self.outer_scope = Scope()
         self.outer_scope.statements = []
+        cut = self.tile(phase)
         for node in phase.nodes:
             if phase.space == "outer":
                 _Node(self, node, self.outer_scope, outer=True).store()
             elif (reduce := next((n for n in node.body.nodes if n.target is ops.reduce), None)) is None:
                 _Node(self, node, sweep, outer=False).store()
             else:
-                made = self._reduction(node, reduce, sweep)
+                made = self._reduction(node, reduce, sweep, cut)
                 reductions.append(made)
                 after = _Node(self, node, self.outer_scope, outer=True)
                 after.values[reduce] = after.reduced(made)
@@ -109,17 +112,24 @@ class Bodies:
         self.outer.update(self.outer_scope.buffers)
         if self.column:
             self.outer = {b: (i, Value(self.array(b), array=True)) for b, (i, _) in self.outer.items() if b in self.crossing}
-        return PhaseCode(phase.space, sweep.statements, reductions, self.outer_scope.statements)
+        return PhaseCode(phase.space, sweep.statements, reductions, self.outer_scope.statements, cut)
 
-    def _reduction(self, node: LoopNode, reduce: fx.Node, sweep: Scope) -> Reduction:
+    def tile(self, phase: Phase) -> Tile:
+        """Blocks where lanes must be folded to stay exact, and where threads take a block each; otherwise one."""
+        kinds = [(n.args[0], n.meta["dtype"]) for node in phase.nodes for n in node.body.nodes if n.target is ops.reduce]
+        inner = proper(self.group.inner)
+        width = lanes_for(inner[-1].size) if inner and not self.column else 1
+        return tile(inner, width) if self.shared or any(Reduction.rounds(str(k), d) for k, d in kinds) else tile(inner, width, 2**62)
+
+    def _reduction(self, node: LoopNode, reduce: fx.Node, sweep: Scope, cut: Tile) -> Reduction:
         kind, value = reduce.args
         assert isinstance(kind, str) and isinstance(value, fx.Node)
         text = _Node(self, node, sweep, outer=False).value(value).text
-        size = _numel(self.group.inner)
+        size = numel(self.group.inner)
         self.reductions += 1
         return Reduction(
             kind, self.reductions - 1, value.meta["dtype"], reduce.meta["dtype"], text, (self.ids[node.name],), stack_of(reduce) or node.stack,
-            f"  // {node.origin}" if node.origin else "", "int32_t" if size < 2**31 else "int64_t",
+            f"  // {node.origin}" if node.origin else "", "int32_t" if size < 2**31 else "int64_t", cut.single and size > 0,
         )  # fmt: skip
 
     def array(self, buffer: str) -> str:
@@ -196,10 +206,11 @@ class _Node:
         return text, variables
 
     def reduced(self, r: Reduction) -> Value:
-        text = r.result_text("[lane]" if self.bodies.column else "")
-        ctype = compute_type(r.result)
-        name = self.bodies.name()
+        text, ctype = r.result_text(self.bodies.column), compute_type(r.result)
         variables = frozenset({self.bodies.group.outer[-1].name} if self.bodies.column else ())
+        if not self.bodies.column and not r.is_arg and r.total_type == ctype and rounded("", r.result) == "":
+            return Value(text)
+        name = self.bodies.name()
         statement = Statement(f"{ctype} {name} = {rounded(f'({ctype}){text}', r.result)};{r.comment}", variables, r.parents, r.stack)
         self.scope.statements.append(statement)
         return Value(name, variables)
@@ -312,13 +323,6 @@ STRUCTURAL: dict[Any, Any] = {
 
 def _nonzero(n: fx.Node) -> bool:
     return n.target is ops.constant and bool(n.args[0] != 0)
-
-
-def _numel(variables: tuple[Var, ...]) -> int:
-    total = 1
-    for v in variables:
-        total *= v.size
-    return total
 
 
 def _crossing(group: LoopGroup) -> frozenset[str]:

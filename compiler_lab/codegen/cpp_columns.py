@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from ..lowering.index import Var
 from ..scheduling.ir import LoopGroup
 from .cpp_body import NO_MEMORY, PhaseCode, Statement
-from .cpp_loops import STACK_BYTES, KernelCode, Tile, block_bounds, emit, flags, loop, nest, numel, open_blocks, parents_of, place, proper, tile
+from .cpp_loops import STACK_BYTES, KernelCode, block_bounds, emit, flags, loop, nest, open_blocks, parents_of, place
 from .cpp_ops import compute_type
-from .cpp_reduce import Reduction
+from .cpp_reduce import Reduction, Tile, numel, proper
 from .cpp_rows import linear, lines
 
 STRIP = 512
@@ -118,14 +118,15 @@ class _Lanes:
     def reduce(self, phase: PhaseCode, empty: bool) -> None:
         """One sweep with reductions: each block of rows adds to the lanes, which then go into the totals."""
         inner = proper(self.k.group.inner)
-        t = tile(inner, 1)
+        t = phase.tile
         shared = self.k.mode == "inner" and not t.single
         first = len(t.outside) + (1 if t.split and t.outside else 0)
         levels = place(phase.sweep, (*inner, self.last), (0, *range(max(first, 1), len(inner) + 2)) if shared else None)
         if not empty:
             emit(self.e, levels[0])
         for r in phase.reductions:
-            lines(self.e, r, r.declare(r.total, r.total_type, self.width))
+            if not r.single:
+                lines(self.e, r, r.declare(r.total, r.total_type, self.width))
         if empty:
             return
         if shared:
@@ -139,7 +140,8 @@ class _Lanes:
             for r in phase.reductions:
                 lines(self.e, r, r.declare(r.lanes, r.lane_type, self.width))
             self.block(phase, t, levels[len(t.outside) + 1 :])
-            self.loop([], [(r, text) for r in phase.reductions for text in (self.leave_part(r, t) if shared else (self.merge(r, r.lanes, "lane"),))])
+            if not t.single:
+                self.loop([], [(r, text) for r in phase.reductions for text in (self.leave_part(r, t) if shared else (self.merge(r, r.lanes, "lane"),))])
         if shared:
             with self.e.block(loop("part", t.blocks), parents):
                 self.loop([], [(r, self.merge(r, f"parts{r.number}", f"part * {self.width} + lane")) for r in phase.reductions])

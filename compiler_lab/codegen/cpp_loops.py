@@ -8,7 +8,6 @@ PyTorch's counterpart: ``LoopNest`` in ``torch/_inductor/codegen/cpp.py``. Rows 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Literal
 from ..lowering.index import Var
 from ..scheduling.ir import LoopGroup
 from .cpp_body import Bodies, PhaseCode, Statement
-from .cpp_reduce import ADDS, Reduction
+from .cpp_reduce import Reduction, Tile, numel, proper
 from .emit import Emitter
 
 Mode = Literal["serial", "outer", "inner"]
@@ -43,15 +42,6 @@ class KernelCode:
     @property
     def parents(self) -> tuple[str, ...]:
         return tuple(self.bodies.ids[n.name] for n in self.group.nodes)
-
-
-def numel(variables: Iterable[Var]) -> int:
-    return math.prod(v.size for v in variables)
-
-
-def proper(variables: Iterable[Var]) -> tuple[Var, ...]:
-    """Without those of size 1, which no index mentions."""
-    return tuple(v for v in variables if v.size != 1)
 
 
 def place(statements: Sequence[Statement], order: Sequence[Var], allowed: Sequence[int] | None = None) -> list[list[Statement]]:
@@ -117,53 +107,6 @@ def plain_sweep(e: Emitter, statements: Sequence[Statement], variables: Sequence
         )
         with e.block(loop(last.name, last.size), innermost):
             emit(e, levels[-1])
-
-
-@dataclass(frozen=True)
-class Tile:
-    """How a reduced space is cut: loops over ``outside``, blocks of ``step`` along ``split``, and whole loops over ``inside`` in a block.
-
-    A block adds at most ``ADDS`` elements to each lane. ``width`` lanes lie along the last variable.
-    """
-
-    outside: tuple[Var, ...]
-    split: Var | None
-    step: int
-    inside: tuple[Var, ...]
-    width: int
-
-    @property
-    def single(self) -> bool:
-        return not self.outside and self.split is None
-
-    @property
-    def blocks(self) -> int:
-        return numel(self.outside) * (-(-self.split.size // self.step) if self.split else 1)
-
-    def block_index(self) -> str:
-        """The number of the block at hand, from the loop variables."""
-        text = "0"
-        for v in self.outside:
-            text = v.name if text == "0" else f"({text}) * {v.size} + {v.name}"
-        if self.split:
-            count = -(-self.split.size // self.step)
-            text = f"base / {self.step}" if text == "0" else f"({text}) * {count} + base / {self.step}"
-        return text
-
-
-def tile(inner: Sequence[Var], width: int) -> Tile:
-    """Cuts ``inner`` (sizes above 1) into blocks; ``width`` 1 means that lanes lie elsewhere."""
-    adds, k = 1, len(inner)
-    while k > 0:
-        v = inner[k - 1]
-        each = -(-v.size // width) if k == len(inner) else v.size
-        if adds * each > ADDS:
-            step = max(1, ADDS // adds) * (width if k == len(inner) else 1)
-            if step == 1:
-                return Tile(tuple(inner[:k]), None, 1, tuple(inner[k:]), width)
-            return Tile(tuple(inner[: k - 1]), inner[k - 1], step, tuple(inner[k:]), width)
-        adds, k = adds * each, k - 1
-    return Tile((), None, 1, tuple(inner), width)
 
 
 def open_blocks(e: Emitter, stack: ExitStack, t: Tile, levels: Sequence[list[Statement]], parents: tuple[str, ...]) -> None:

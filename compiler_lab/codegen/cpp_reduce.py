@@ -11,15 +11,23 @@ elements argmax takes the first. PyTorch's counterpart: ``reduction_init``/``red
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ..core.provenance import Stack
+from ..lowering.index import Var
 from .cpp_ops import compute_type, literal
 
 ADDS = 64
 """How many elements a lane takes before it is folded."""
+
+WIDTHS = (32, 16, 8)
+"""Lanes along the last variable: enough accumulators to hide the latency of an addition."""
+SMALL = 64
+"""A last variable up to this long has a lane for each of its elements."""
 
 COMBINE: dict[str, str] = {
     "sum": "{a} + {b}", "prod": "{a} * {b}", "max": "lab_max({a}, {b})", "min": "lab_min({a}, {b})", "any": "{a} | {b}", "all": "{a} & {b}",
@@ -82,6 +90,67 @@ template <class T, class I, class J> static inline void merge_{kind}(T& best, J&
 """C++ text of each helper that generated lines call; only those that are called are written."""
 
 
+def numel(variables: Iterable[Var]) -> int:
+    return math.prod(v.size for v in variables)
+
+
+def proper(variables: Iterable[Var]) -> tuple[Var, ...]:
+    """Without those of size 1, which no index mentions."""
+    return tuple(v for v in variables if v.size != 1)
+
+
+def lanes_for(size: int) -> int:
+    """How many lanes suit a loop of ``size``: vector steps count an eighth of what a leftover element costs."""
+    return size if size <= SMALL else min(WIDTHS, key=lambda w: (size // w) * (w // 8) + size % w)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a reduced space is cut: loops over ``outside``, blocks of ``step`` along ``split``, and whole loops over ``inside`` in a block.
+
+    A block adds at most ``ADDS`` elements to each lane. ``width`` lanes lie along the last variable.
+    """
+
+    outside: tuple[Var, ...]
+    split: Var | None
+    step: int
+    inside: tuple[Var, ...]
+    width: int
+
+    @property
+    def single(self) -> bool:
+        return not self.outside and self.split is None
+
+    @property
+    def blocks(self) -> int:
+        return numel(self.outside) * (-(-self.split.size // self.step) if self.split else 1)
+
+    def block_index(self) -> str:
+        """The number of the block at hand, from the loop variables."""
+        text = "0"
+        for v in self.outside:
+            text = v.name if text == "0" else f"({text}) * {v.size} + {v.name}"
+        if self.split:
+            count = -(-self.split.size // self.step)
+            text = f"base / {self.step}" if text == "0" else f"({text}) * {count} + base / {self.step}"
+        return text
+
+
+def tile(inner: Sequence[Var], width: int, most: int = ADDS) -> Tile:
+    """Cuts ``inner`` (sizes above 1) into blocks of at most ``most`` elements a lane; ``width`` 1 means that lanes lie elsewhere."""
+    adds, k = 1, len(inner)
+    while k > 0:
+        v = inner[k - 1]
+        each = -(-v.size // width) if k == len(inner) else v.size
+        if adds * each > most:
+            step = max(1, most // adds) * (width if k == len(inner) else 1)
+            if step == 1:
+                return Tile(tuple(inner[:k]), None, 1, tuple(inner[k:]), width)
+            return Tile(tuple(inner[: k - 1]), inner[k - 1], step, tuple(inner[k:]), width)
+        adds, k = adds * each, k - 1
+    return Tile((), None, 1, tuple(inner), width)
+
+
 @dataclass(frozen=True)
 class Reduction:
     """One reduction of a kernel: ``number`` tells its variables apart, ``value`` is the C++ text of the reduced element."""
@@ -94,7 +163,13 @@ class Reduction:
     parents: tuple[str, ...]
     stack: Stack
     comment: str
-    places: str = "int64_t"  # the integer type of an index within the reduced space
+    places: str  # the integer type of an index within the reduced space
+    single: bool  # one block: there is nothing to add up after the lanes
+
+    @staticmethod
+    def rounds(kind: str, dtype: torch.dtype) -> bool:
+        """Whether lanes must be folded now and then to stay exact."""
+        return kind in ("sum", "prod") and dtype.is_floating_point
 
     @property
     def is_arg(self) -> bool:
@@ -106,7 +181,7 @@ class Reduction:
 
     @property
     def total_type(self) -> str:
-        return "double" if self.kind in ("sum", "prod") and self.lane_type == "float" else self.lane_type
+        return "double" if self.rounds(self.kind, self.dtype) and not self.single else self.lane_type
 
     @property
     def lanes(self) -> str:
@@ -135,6 +210,8 @@ class Reduction:
         return (*lines, f"alignas(64) {self.places} {name}_at[{n}];", f"fill<{self.places}>({name}_at, {n}, -1);") if self.is_arg else lines
 
     def declare_total(self) -> tuple[str, ...]:
+        if self.single and not self.is_arg:
+            return ()  # ``merge`` declares it
         lines = (f"{self.total_type} {self.total} = {self.start(self.total_type)};",)
         return (*lines, f"int64_t {self.total}_at = -1;") if self.is_arg else lines
 
@@ -151,8 +228,10 @@ class Reduction:
         """Folds ``n`` lanes into the total."""
         if self.is_arg:
             return f"merge_{self.kind}({self.total}, {self.total}_at, {self.lanes}, {self.lanes}_at, {n});"
-        return self.combine(self.total, f"fold_{self.kind}<{n}>({self.lanes})")
+        folded = f"fold_{self.kind}<{n}>({self.lanes})"
+        return f"{self.total_type} {self.total} = {folded};" if self.single else self.combine(self.total, folded)
 
-    def result_text(self, index: str = "") -> str:
-        """The reduced value; ``index`` selects it where totals are an array."""
-        return f"{self.total}_at{index}" if self.is_arg else f"{self.total}{index}"
+    def result_text(self, column: bool) -> str:
+        """The reduced value; in a column kernel totals are an array, and the lanes themselves where there is one block."""
+        name = (self.lanes if self.single and column else self.total) + ("_at" if self.is_arg else "")
+        return f"{name}[lane]" if column else name

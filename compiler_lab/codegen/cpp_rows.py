@@ -12,15 +12,10 @@ from contextlib import ExitStack
 
 from ..lowering.index import Index, Var
 from .cpp_body import NO_MEMORY, PhaseCode, Statement
-from .cpp_loops import STACK_BYTES, KernelCode, Tile, block_bounds, emit, flags, loop, nest, numel, open_blocks, parents_of, place, plain_sweep, proper, tile
+from .cpp_loops import STACK_BYTES, KernelCode, block_bounds, emit, flags, loop, nest, open_blocks, parents_of, place, plain_sweep
 from .cpp_ops import compute_type
-from .cpp_reduce import Reduction
+from .cpp_reduce import Reduction, Tile, numel, proper
 from .emit import Emitter
-
-WIDTHS = (32, 16, 8)
-"""Lanes along the last variable: enough accumulators to hide the latency of an addition."""
-SMALL = 64
-"""A last variable up to this long has a lane for each of its elements."""
 
 
 def rows(k: KernelCode) -> None:
@@ -57,15 +52,10 @@ def _phase(k: KernelCode, phase: PhaseCode) -> None:
     emit(k.e, phase.after)
 
 
-def lanes_for(size: int) -> int:
-    """How many lanes suit a loop of ``size``: vector steps count an eighth of what a leftover element costs."""
-    return size if size <= SMALL else min(WIDTHS, key=lambda w: (size // w) * (w // 8) + size % w)
-
-
 def reduce_sweep(k: KernelCode, phase: PhaseCode, empty: bool) -> None:
     """One sweep with reductions: totals are declared, lanes filled and folded block by block."""
     e, inner, reductions = k.e, proper(k.group.inner), phase.reductions
-    t = tile(inner, lanes_for(inner[-1].size) if inner else 1)
+    t = phase.tile
     shared = k.mode == "inner" and not t.single
     levels = place(phase.sweep, inner, _depths(t, len(inner)) if shared else None)
     if not empty:
