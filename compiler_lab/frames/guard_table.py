@@ -271,6 +271,7 @@ LEAVES: dict[str, Row] = {
         lambda value, key: isinstance(value, dict) and key not in value,
         lambda key: f"a dict without the key {show(key)}",
         lambda value: "a dict with it" if isinstance(value, dict) else show(value),
+        needs_type=True,
     ),
     "none": Row(_nothing, _leaf("none_match"), lambda value, _: value is None, lambda _: "None", show),
     "true": Row(_nothing, _leaf("true_match"), lambda value, _: value is True, lambda _: "True", show),

@@ -62,10 +62,10 @@ class Failure:
 
 
 class Node:
-    """A value that guards look at. ``read`` takes the parent's value; ``children`` by the identity of their step."""
+    """A value that guards look at. ``text`` is its path, ``label`` the last step of it; ``read`` takes the parent's value."""
 
-    def __init__(self, text: str, read: Callable[[Any], Any], manager: Any, parent: Node | None) -> None:
-        self.text, self.read, self.manager, self.parent = text, read, manager, parent
+    def __init__(self, text: str, label: str, read: Callable[[Any], Any], manager: Any, parent: Node | None) -> None:
+        self.text, self.label, self.read, self.manager, self.parent = text, label, read, manager, parent
         self.leaves: list[Leaf] = []
         self.children: dict[Any, Node] = {}
 
@@ -165,7 +165,7 @@ def _nodes(node: Node) -> list[Node]:
 
 def _tree_text(node: Node, depth: int) -> list[str]:
     pad = "  " * max(depth, 0)
-    head = [pad + node.text] if node.parent is not None else []
+    head = [pad + node.label] if node.parent is not None else []
     return head + [f"{pad}  {leaf.text}" for leaf in node.leaves] + [line for child in node.children.values() for line in _tree_text(child, depth + 1)]
 
 
@@ -175,7 +175,7 @@ class _Build:
     def __init__(self, frame: FrameInput, hooked: bool) -> None:
         self.frame, self.hooked, self.root = frame, hooked, GuardRoot()
         self.names = frame_names(frame.code)
-        self.top = Node("", lambda locals: locals, self.root.manager, None)
+        self.top = Node("", "", lambda locals: locals, self.root.manager, None)
         self.relations: list[Relation] = []
         self.decisions: list[Decision] = []
         self.stack: Stack = ()
@@ -287,11 +287,13 @@ class _Build:
         value = self.values[base]
         step = step_of(source, value)
         if (node := base.children.get(step.identity)) is None:
-            text = Source(source.kind, source.key if _printable(source.key) else show(source.key), source.base).text()
+            label = f".{source.key}" if source.kind in ("attr", "type_attr") else f"[{source.key!r}]" if _printable(source.key) else f"[{show(source.key)}]"
+            label = f".__class__{label}" if source.kind == "type_attr" else label
+            text = base.text + label
             manager = base.manager
             for accessor in ACCESSORS[step.kind]:
                 manager = self.root.step(manager, accessor, step.key, text)
-            node = base.children[step.identity] = Node(text, lambda v, step=step: read(step, v), manager, base)
+            node = base.children[step.identity] = Node(text, label, lambda v, step=step: read(step, v), manager, base)
             try:
                 self.values[node] = read(step, value)
             except Exception as error:
@@ -319,7 +321,7 @@ class _Build:
 
     def _child(self, parent: Node, key: Any, text: str, read: Callable[[Any], Any], access: Callable[[], tuple[str, Any]], value: Any) -> Node:
         if (node := parent.children.get(key)) is None:
-            node = parent.children[key] = Node(text, read, self.root.step(parent.manager, *access(), text), parent)
+            node = parent.children[key] = Node(text, text, read, self.root.step(parent.manager, *access(), text), parent)
             self.values[node] = value
         return node
 
@@ -349,7 +351,7 @@ class _Build:
         manager = self._anchor(slot, text)
         if weak:
             manager = self.root.step(manager, "weakref_call", None, text)
-        node = self.top.children[slot] = Node(text, lambda _: reference(), manager, self.top)
+        node = self.top.children[slot] = Node(text, text, lambda _: reference(), manager, self.top)
         self.values[node] = value
         return node
 

@@ -70,11 +70,11 @@ class OptimizedModule(torch.nn.Module):
 
     # torch declares a plain attribute; a property keeps one mode for both
     @property
-    def training(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def training(self) -> bool:
         return self._modules["_orig_mod"].training if "_modules" in self.__dict__ and "_orig_mod" in self._modules else True  # type: ignore[union-attr]
 
     @training.setter
-    def training(self, value: bool) -> None:
+    def training(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         if "_modules" in self.__dict__ and (module := self._modules.get("_orig_mod")) is not None:
             module.training = value
 
