@@ -137,7 +137,7 @@ def assert_same(expected: Result, found: Result, tolerance: float = 1e-6) -> Non
 
 
 def randn(*shape: int, grad: bool = False, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, dtype=dtype).requires_grad_(grad)
+    return torch.randn(shape, dtype=dtype).requires_grad_(grad)
 
 
 # -- the corpus ---------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def gpt_args(dtype: torch.dtype) -> list[Tensor]:
     shapes = [(11, 16), (6, 16), (16,), (16,), (48, 16), (16, 16), (16,), (16,), (32, 16), (16, 32)]
     targets = torch.randint(0, 11, (2, 6))
     targets[0, 2] = -100
-    return [torch.randint(0, 11, (2, 6)), targets, *(randn(*s, grad=True, dtype=dtype) for s in shapes)]
+    return [torch.randint(0, 11, (2, 6)), targets, *((randn(*s, dtype=dtype) * 0.3).requires_grad_() for s in shapes)]
 
 
 def conv_train(x: Any, w: Any, g: Any, b: Any, mean: Any, var: Any, w2: Any) -> Any:

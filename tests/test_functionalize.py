@@ -140,9 +140,26 @@ def write(t: Tensor, kind: str, other: Tensor, number: float) -> None:
         t.index_put_((torch.tensor([0, 0]),), (other.sum() * 0 + number).to(t.dtype), accumulate=True)
 
 
-VIEWS = ("flatten", "split_dim", "unsqueeze", "select", "slice", "narrow", "squeeze", "chunk", "unbind", "split", "flip_dims", "transpose", "diagonal", "expand")
+VIEWS = (
+    "flatten",
+    "split_dim",
+    "unsqueeze",
+    "select",
+    "slice",
+    "narrow",
+    "squeeze",
+    "chunk",
+    "unbind",
+    "split",
+    "flip_dims",
+    "transpose",
+    "diagonal",
+    "expand",
+)
 WRITES = ("add_", "mul_", "copy_", "fill_", "zero_", "clamp_", "masked_fill_", "sub_", "set_item", "index_put_")
-STEPS = st.lists(st.tuples(st.sampled_from((*VIEWS, *WRITES, "clone", "double", "detach")), st.integers(0, 30), st.integers(0, 5), st.integers(0, 5)), max_size=10)
+STEPS = st.lists(
+    st.tuples(st.sampled_from((*VIEWS, *WRITES, "clone", "double", "detach")), st.integers(0, 30), st.integers(0, 5), st.integers(0, 5)), max_size=10
+)
 
 
 def program_of(steps: list[Step], graded: bool) -> Program:
@@ -284,8 +301,8 @@ def test_out_variants_and_lists_of_written_tensors() -> None:
         return y, values, indices
 
     def foreach(x: Tensor, y: Tensor) -> Tensor:
-        torch._foreach_add_([x, y[0]], 1.5)
-        torch._foreach_mul_([x, y[1]], [x * 2, y[0] * 1])
+        torch.ops.aten._foreach_add_.Scalar([x, y[0]], 1.5)
+        torch.ops.aten._foreach_mul_.List([x, y[1]], [x * 2, y[0] * 1])
         return x.sum() + y.sum()
 
     check(out, [randn(3, 4)])
@@ -371,6 +388,7 @@ def test_before_and_after_can_be_read_side_by_side() -> None:
     after = functionalize(before)
     assert [str(n.target) for n in before.graph.nodes if "_." in str(n.target)] == ["aten.add_.Tensor", "aten.fill_.Tensor"]
     assert [str(n.target).removeprefix("aten.") for n in after.graph.nodes if n.op == "call_function"] == [
-        "select.int", "add.Tensor", "select_scatter.default", "full.default", "select.int", "expand.default", "select_scatter.default", "select.int", "relu.default",
+        "select.int", "add.Tensor", "select_scatter.default", "full.default", "select.int", "expand.default", "select_scatter.default",
+        "select.int", "relu.default",
     ]  # fmt: skip
     assert [d.reason for d in after.decisions] == ["scattered", "in-place", "scattered", "in-place", "replayed"]

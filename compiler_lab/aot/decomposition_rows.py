@@ -116,12 +116,12 @@ def group_norm_backward(
 ) -> Any:
     if x.numel() == 0:
         return NotImplemented
-    shape = (n, group, c // group, hw)
+    shape, whole = (n, group, c // group, hw), x.shape
     grad, x = wide(grad).reshape(shape), wide(x).reshape(shape)
     rstd = wide(rstd).view(n, group, 1, 1)
     y = (x - wide(mean).view(n, group, 1, 1)) * rstd
     weighted = affine(grad, shaped(weight, [1, group, c // group, 1]), None)
-    dx = norm_input_gradient(weighted, y, rstd, [2, 3]).reshape(n, c, hw) if mask[0] else None
+    dx = norm_input_gradient(weighted, y, rstd, [2, 3]).view(whole) if mask[0] else None
     dw = torch.sum(grad * y, [0, 3]).view(c) if mask[1] else None
     return dx, dw, torch.sum(grad, [0, 3]).view(c) if mask[2] else None
 

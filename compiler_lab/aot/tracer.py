@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -282,6 +283,11 @@ def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
     return emit(aten.permute.default, turned, [order.index(d) for d in range(like.dim())])
 
 
+@cache
 def _is_composite(func: OpOverload) -> bool:
-    """True for what opens above every backend; it reaches a mode only where autograd keys are off (inference mode)."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), torch.DispatchKey.CompositeImplicitAutograd)
+    """True for what opens above every backend; it reaches a mode only where autograd keys are off.
+
+    Some operators (``silu_backward``) have a composite form besides a kernel: that they reached the mode means the kernel is meant.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(func.name(), torch.DispatchKey.CompositeImplicitAutograd) and not has(func.name(), torch.DispatchKey.CPU)
