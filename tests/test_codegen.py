@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from compiler_lab.codegen import cpp
+from compiler_lab.codegen import cpp, cpp_pieces
 from compiler_lab.codegen.artifact import Kernels, bare, is_statement, statements
 from compiler_lab.codegen.cpp import generate
 from compiler_lab.core.errors import InvalidIR, Unsupported
@@ -59,7 +59,7 @@ def compare(f: Callable[..., Any], *args: Tensor, fusion: bool = True, exact: bo
     for _ in range(2):
         for got, want in zip(program(*args), expected, strict=True):
             assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
-            torch.testing.assert_close(got, want, equal_nan=True, **({"rtol": 0, "atol": 0} if exact else {}))
+            torch.testing.assert_close(got, want, equal_nan=True, rtol=0 if exact else None, atol=0 if exact else None)
     return kernels
 
 
@@ -220,24 +220,26 @@ def test_transposed_reads() -> None:
     compare(lambda x, y: (x.t() * y + 1, x.t().contiguous()), torch.randn(70, 45), torch.randn(45, 70))
 
 
-def test_pieces_of_memory() -> None:
-    """cat, pad, roll, slices and masks: conditions on the place, divisions in the index."""
+@pytest.mark.parametrize("cut_from", [1, 10**9])
+def test_pieces_of_memory(cut_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cat, pad, roll, slices and masks: conditions on the place and divisions in the index, in loops cut by them and in whole loops."""
+    monkeypatch.setattr(cpp_pieces, "WORTH_CUTTING", cut_from)
     x, y = torch.randn(9, 14), torch.randn(9, 5)
-    compare(
-        lambda x, y: (
-            torch.cat([x, y, x], 1) * 2,
-            torch.cat([x, -x]),
-            F.pad(x, (3, 2, 1, 0)),
-            F.pad(y, (-1, 4), value=3.0),
-            torch.tril(x) + 1,
-            torch.roll(x, 3, 1) + 1,
-            x.repeat(2, 3) + 1,
-        ),
-        x,
-        y,
-        exact=True,
-    )
+
+    def f(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        cats = torch.cat([x, y, x], 1) * 2, torch.cat([x, -x]), torch.cat([y.t(), x.t(), y.t()])
+        pads = F.pad(x, (3, 2, 1, 0)), F.pad(y, (-1, 4), value=3.0), F.pad(x[:, 2:5], (0, 2, 2, 2)) + 1
+        return *cats, *pads, torch.tril(x) + 1, torch.roll(x, 3, 1) + 1, x.repeat(2, 3) + 1, x.flip(1) * 2
+
+    kernels = compare(f, x, y, exact=True)
+    assert ("pieces" in " ".join(d.outcome for d in kernels.decisions)) == (cut_from == 1)
     compare(lambda x, y: torch.softmax(torch.cat([x, y], 1), 1), x, y)
+
+
+def test_cat_is_cut_into_plain_loops() -> None:
+    kernels = compare(lambda x, y, z: F.silu(torch.cat([x, y, z], 1)), torch.randn(80, 70), torch.randn(80, 90), torch.randn(80, 44))
+    assert not re.search(r"[%?]", kernels.source.partition('extern "C"')[2])
+    assert [d.outcome for d in kernels.decisions if d.kind == "cut"] == ["3 pieces"]
 
 
 @pytest.mark.parametrize("size", [(0,), (0, 4), (4, 0), ()])

@@ -23,8 +23,9 @@ REASONS: dict[str, str] = {
     "few_rows": "threads share the sweeps: there are too few outer iterations to go round",
     "one_dimension": "threads share the only loop",
     "one_iteration": "there is one iteration of the outer loops, and its sweeps are short",
+    "conditions_on_place": "a comparison of the place with a constant, or a division of it, has one outcome in each piece",
 }
-"""Why a kernel's loops are shared between threads as they are."""
+"""Why a kernel's loops are cut and shared between threads as they are."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -15,14 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from ..core.artifact import Decision
 from ..core.errors import Unsupported
 from ..lowering import ops
+from ..lowering.index import Index, Var
 from ..lowering.ir import BufferSpec
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import LoopGroup
 from .artifact import Kernels
-from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies
+from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies, Statement
 from .cpp_columns import columns, strip_width, strips
 from .cpp_loops import LONG, THREADS, KernelCode, Mode, plain_sweep
 from .cpp_ops import compute_type
+from .cpp_pieces import Mapped, by_conditions, by_divisions, merged
 from .cpp_reduce import HELPERS, numel, proper
 from .cpp_rows import rows
 from .emit import Emitter
@@ -34,6 +36,7 @@ WORTH_THREADS = 32768
 """Below so many elementary operations a kernel stays on the calling thread: starting the others takes 5 to 10 microseconds."""
 EXPENSIVE_WEIGHT = 4
 FEW_ROWS = 16
+CODES = {BAD_INDEX: 1, NO_MEMORY: 2, ZERO_DIVISION: 3}
 
 SCRATCH = """\
 template <class T> struct Scratch {  // memory of one call
@@ -58,8 +61,8 @@ def generate(schedule: Schedule) -> Kernels:
     for group in schedule.groups:
         if isinstance(group, LoopGroup):
             first = len(body.lines) + 2
-            args, decision = _kernel(body, schedule, group, names, f"{stage}/{group.name}")
-            decisions.append(decision)
+            args, made = _kernel(body, schedule, group, names, f"{stage}/{group.name}")
+            decisions += made
             spans.append((group, args, first, len(body.lines)))
     source = Emitter()
     _prelude(source, stage, len(spans), body.text())
@@ -99,37 +102,68 @@ def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
                 e.line(line)
 
 
-def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str, str], where: str) -> tuple[tuple[str, ...], Decision]:
-    """Writes one function; gives its arguments and how its loops are shared."""
-    buffers = schedule.program.buffers
+def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str, str], where: str) -> tuple[tuple[str, ...], list[Decision]]:
+    """Writes one function; gives its arguments and how its loops are cut and shared."""
     ids = {n.name: f"{schedule.stage}/{group.name}/{n.name}" for n in group.nodes}
     reads, writes = arguments(group)
     mode, reason, facts = sharing(group)
+    decisions = [Decision("parallel", (where,), mode, reason, facts)]
     bodies = Bodies(group, names, (*reads, *writes), ids, mode == "inner")
-    empty = numel(group.outer) == 0
-    k = KernelCode(e, group, bodies, [], mode)
+    k = KernelCode(e, group, bodies, mode)
     if group.shape == "column":
         bodies.width = strip_width(k)
-    k.phases = [] if empty else [bodies.phase(p) for p in group.phases]
-    every = [s for p in k.phases for s in (*p.sweep, *p.after)]
+    if group.shape == "pointwise" and numel(group.outer):
+        k.pieces = _pieces(k)
+        if len(k.pieces) > 1:
+            decisions.append(Decision("cut", (where,), f"{len(k.pieces)} pieces", "conditions_on_place"))
+    elif numel(group.outer):
+        k.phases = [bodies.phase(p) for p in group.phases]
     e.line()
     origins = ", ".join(dict.fromkeys(n.origin or n.name for n in group.nodes))
     with e.block(f'extern "C" int {group.name}(void* const* args) {{  // {group.shape}: {origins}', k.parents):
         if bodies.doomed:
             e.line("return 1;  // indexes into nothing", k.parents)
-        elif not empty:
-            _pointers(e, group, reads, writes, buffers, names, ids)
-            set_flags = [f for f in (BAD_INDEX, ZERO_DIVISION) if any(s.flag == f for s in every)]
-            if bodies.rows and (mode == "outer" or bodies.column):
-                set_flags.append(NO_MEMORY)
-            for flag in set_flags:
-                e.line(f"int {flag} = 0;", k.parents)
-            SHAPES[group.shape](k)
-            codes = {BAD_INDEX: 1, NO_MEMORY: 2, ZERO_DIVISION: 3}
-            for flag in set_flags:
-                e.line(f"if ({flag}) return {codes[flag]};  // {ERRORS[codes[flag]]}", k.parents)
+        elif numel(group.outer):
+            _pointers(e, group, reads, writes, schedule.program.buffers, names, ids)
+            _with_flags(k)
         e.line("return 0;")
-    return (*reads, *writes), Decision("parallel", (where,), mode, reason, facts)
+    return (*reads, *writes), decisions
+
+
+def _with_flags(k: KernelCode) -> None:
+    """The loops, between the error flags they set and the returns that report them."""
+    flags = [f for f in (BAD_INDEX, ZERO_DIVISION) if any(s.flag == f for s in k.statements)]
+    if k.bodies.rows and (k.mode == "outer" or k.bodies.column):
+        flags.append(NO_MEMORY)
+    for flag in flags:
+        k.e.line(f"int {flag} = 0;", k.parents)
+    SHAPES[k.group.shape](k)
+    for flag in flags:
+        k.e.line(f"if ({flag}) return {CODES[flag]};  // {ERRORS[CODES[flag]]}", k.parents)
+
+
+def _pieces(k: KernelCode) -> list[tuple[tuple[Var, ...], list[Statement]]]:
+    """The loops of a pointwise kernel and what stands in them, for each piece of its space."""
+    whole = k.bodies
+    cut = [sub for piece in by_conditions(k.group) for sub in by_divisions(piece, _used(k, piece))]
+    found: list[tuple[tuple[Var, ...], list[Statement]]] = []
+    for piece in cut:
+        if len(cut) > 1:
+            fewer = merged(tuple(dict.fromkeys(v for i in piece.values() for v in i.variables())), _used(k, piece))
+            piece = {v: i.substitute(fewer) for v, i in piece.items()}
+        bodies = whole.piece(piece)
+        statements = [s for p in k.group.phases for code in (bodies.phase(p),) for s in (*code.sweep, *code.after)]
+        found.append((tuple(dict.fromkeys(v for i in piece.values() for v in i.variables())), statements))
+        whole.count, whole.doomed = bodies.count, whole.doomed or bodies.doomed
+    return found
+
+
+def _used(k: KernelCode, piece: Mapped) -> list[Index]:
+    """The indices that a piece needs, found by writing it once."""
+    trial = k.bodies.piece(piece)
+    for p in k.group.phases:
+        trial.phase(p)
+    return trial.used
 
 
 def _pointers(
@@ -175,8 +209,8 @@ def sharing(group: LoopGroup) -> tuple[Mode, str, dict[str, int]]:
 
 
 def _pointwise(k: KernelCode) -> None:
-    statements = [s for p in k.phases for s in (*p.sweep, *p.after)]
-    plain_sweep(k.e, statements, k.group.outer, k.mode == "outer")
+    for variables, statements in k.pieces:
+        plain_sweep(k.e, statements, variables, k.mode == "outer")
 
 
 SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows}

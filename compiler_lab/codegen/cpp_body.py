@@ -24,6 +24,7 @@ from ..lowering.index import Div, Index, Mod, Var
 from ..lowering.ir import LoopNode
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
+from .cpp_pieces import Mapped, difference, outcome
 from .cpp_reduce import Reduction, Tile, lanes_for, numel, proper, tile
 from .math_table import LOAD, STORE
 
@@ -74,13 +75,18 @@ class PhaseCode:
 class Bodies:
     """Translates the phases of one group, in order.
 
-    ``names``: buffer -> its name in C++. ``arguments``: buffers the kernel has pointers to. ``ids``: node -> item id. ``shared``: threads share the sweeps. ``column``: values of an outer point live in arrays over
-    ``lane``, because the contiguous outer variable is walked inside the sweeps.
+    ``names``: buffer -> its name in C++. ``arguments``: buffers the kernel has pointers to. ``ids``: node -> item id. ``shared``: threads share
+    the sweeps. ``column``: values of an outer point live in arrays over ``lane``, because the contiguous outer variable is walked inside the
+    sweeps. ``mapping``: the group's variables over those of the piece that is being written. ``used``: the indices that were needed.
     """
 
-    def __init__(self, group: LoopGroup, names: Mapping[str, str], arguments: Iterable[str], ids: Mapping[str, str], shared: bool) -> None:
+    def __init__(
+        self, group: LoopGroup, names: Mapping[str, str], arguments: Iterable[str], ids: Mapping[str, str], shared: bool, mapping: Mapped | None = None
+    ) -> None:
         self.group, self.names, self.arguments, self.ids, self.shared = group, names, frozenset(arguments), ids, shared
         self.column = group.shape == "column"
+        self.mapping: Mapped = mapping or {}
+        self.used: list[Index] = []
         self.outer: dict[str, tuple[Index, Value]] = {}  # values of the outer point, from earlier phases
         self.crossing = _crossing(group) if self.column else frozenset[str]()
         self.outer_scope = Scope()
@@ -91,6 +97,12 @@ class Bodies:
         self.width = 1  # column: how many lanes a scratch row has for each of its elements
         self.stored: dict[str, Index] = {}
         self.doomed = False  # it indexes into nothing: every run is an error
+
+    def piece(self, mapping: Mapped) -> Bodies:
+        """The same group over one piece of its space; temporaries go on being numbered."""
+        made = Bodies(self.group, self.names, self.arguments, self.ids, self.shared, mapping)
+        made.count = self.count
+        return made
 
     def phase(self, phase: Phase) -> PhaseCode:
         sweep, reductions = Scope(), list[Reduction]()
@@ -222,6 +234,8 @@ class _Node:
         return self.values[n]
 
     def scalar(self, n: fx.Node) -> Value:
+        if (known := self.known_outcome(n)) is not None:
+            return known
         op, operands = n.target.__name__, [a for a in n.args if isinstance(a, fx.Node)]  # type: ignore[union-attr]
         values = [self.value(a) for a in operands]
         variables = frozenset[str]().union(*(v.variables for v in values))
@@ -233,6 +247,22 @@ class _Node:
         if op == "pow" and operands[1].target is ops.constant:
             text = power(texts[0], float(operands[1].args[0]), dtype)  # type: ignore[arg-type]
         return self.define(text or expression(op, dtype, n.meta["dtype"], texts), variables, n, n.meta["dtype"])
+
+    def known_outcome(self, n: fx.Node) -> Value | None:
+        """What a condition on the place has decided: a comparison, what is made of it, the branch that ``where`` takes."""
+        if (index := difference(n)) is not None:
+            decided = outcome(n.target.__name__, *index.substitute(self.bodies.mapping).range())  # type: ignore[union-attr]
+            return None if decided is None else Value("true" if decided else "false")
+        if n.target is ops.where:
+            condition, yes, no = n.args
+            text = self.value(condition).text  # type: ignore[arg-type]
+            return self.value(yes if text == "true" else no) if text in ("true", "false") else None  # type: ignore[arg-type]
+        if n.meta["dtype"] == torch.bool and n.target in ABSORBING:
+            absorbs = ABSORBING[n.target]
+            for a, b in (n.args, tuple(reversed(n.args))):
+                if isinstance(a, fx.Node) and isinstance(b, fx.Node) and a.meta["dtype"] == torch.bool and (text := self.value(a).text) in ("true", "false"):
+                    return Value(text) if text == absorbs else self.value(b)
+        return None
 
     def load(self, n: fx.Node) -> Value:
         buffer, index, *indirect = n.args
@@ -296,6 +326,11 @@ class _Node:
 
     def index(self, index: Index, indirect: list[Value] | tuple[Value, ...], n: fx.Node) -> tuple[str, frozenset[str]]:
         """The expression, and the loop variables in it. Divisions get statements of their own, so that they stand outside what loops they can."""
+        index = index.substitute(self.bodies.mapping)
+        self.bodies.used.append(index)
+        return self.index_text(index, indirect, n)
+
+    def index_text(self, index: Index, indirect: list[Value] | tuple[Value, ...], n: fx.Node) -> tuple[str, frozenset[str]]:
         parts: list[str] = []
         variables: frozenset[str] = frozenset()
         for atom, c in index.terms:
@@ -310,10 +345,13 @@ class _Node:
         return " + ".join(parts).replace("+ -", "- "), variables
 
     def division(self, atom: Div | Mod, indirect: list[Value] | tuple[Value, ...], n: fx.Node) -> Value:
-        text, variables = self.index(atom.index, indirect, n)
+        text, variables = self.index_text(atom.index, indirect, n)
         whole = f"({text}) {'/' if isinstance(atom, Div) else '%'} {atom.by}"
         return self.once(("index", whole), "int64_t", whole, variables, n)
 
+
+ABSORBING: dict[Any, str] = {ops.logical_and: "false", ops.bitwise_and: "false", ops.logical_or: "true", ops.bitwise_or: "true"}
+"""The operand that decides the result alone; the other one leaves it to the other operand."""
 
 STRUCTURAL: dict[Any, Any] = {
     ops.load: _Node.load, ops.constant: _Node.constant, ops.to_dtype: _Node.to_dtype, ops.index_value: _Node.index_value,

@@ -45,13 +45,12 @@ def columns(k: KernelCode) -> None:
     """The whole kernel's loops."""
     e, (*rest, last) = k.e, k.group.outer
     outer, width = proper(rest), strip_width(k)
-    every = [s for p in k.phases for s in (*p.sweep, *p.after)]
     heap = bool(k.bodies.rows)
     strips = width < last.size
     collapse = len(outer) + strips
     with ExitStack() as stack:
         if k.mode == "outer":
-            clause = flags(every) if not heap else f" reduction(|:{', '.join(sorted({NO_MEMORY, *(s.flag for s in every if s.flag)}))})"
+            clause = flags(k.statements) if not heap else f" reduction(|:{', '.join(sorted({NO_MEMORY, *(s.flag for s in k.statements if s.flag)}))})"
             e.line(f"#pragma omp parallel for{f' collapse({collapse})' if collapse > 1 else ''}{clause}", k.parents)
         nest(e, stack, outer, [[] for _ in outer], k.parents)
         count = str(width)

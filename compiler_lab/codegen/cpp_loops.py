@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..lowering.index import Var
@@ -31,17 +31,25 @@ STACK_BYTES = 256 * 1024
 
 @dataclass
 class KernelCode:
-    """One kernel being written. ``mode``: which loops threads share: those over outer, those over inner, none."""
+    """One kernel being written. ``mode``: which loops threads share: those over outer, those over inner, none.
+
+    A pointwise kernel is a list of ``pieces``: loop variables and statements; the other shapes have ``phases``.
+    """
 
     e: Emitter
     group: LoopGroup
     bodies: Bodies
-    phases: list[PhaseCode]
     mode: Mode
+    phases: list[PhaseCode] = field(default_factory=list[PhaseCode])
+    pieces: list[tuple[tuple[Var, ...], list[Statement]]] = field(default_factory=list[tuple[tuple[Var, ...], list[Statement]]])
 
     @property
     def parents(self) -> tuple[str, ...]:
         return tuple(self.bodies.ids[n.name] for n in self.group.nodes)
+
+    @property
+    def statements(self) -> list[Statement]:
+        return [s for p in self.phases for s in (*p.sweep, *p.after)] + [s for _, statements in self.pieces for s in statements]
 
 
 def place(statements: Sequence[Statement], order: Sequence[Var], allowed: Sequence[int] | None = None) -> list[list[Statement]]:

@@ -22,10 +22,9 @@ def rows(k: KernelCode) -> None:
     """The whole kernel's loops."""
     e, outer = k.e, proper(k.group.outer)
     heap = _scratch_bytes(k) > STACK_BYTES or k.mode == "inner"
-    every = [s for p in k.phases for s in (*p.sweep, *p.after)]
     with ExitStack() as stack:
         if k.mode == "outer" and heap and k.bodies.rows:
-            e.line(f"#pragma omp parallel reduction(|:{', '.join(sorted({NO_MEMORY, *(s.flag for s in every if s.flag)}))})", k.parents)
+            e.line(f"#pragma omp parallel reduction(|:{', '.join(sorted({NO_MEMORY, *(s.flag for s in k.statements if s.flag)}))})", k.parents)
             stack.enter_context(e.block("{"))
             _scratch(k, heap=True)
             e.line(f"#pragma omp for{f' collapse({len(outer)})' if len(outer) > 1 else ''}", k.parents)
@@ -33,7 +32,7 @@ def rows(k: KernelCode) -> None:
             if heap:
                 _scratch(k, heap=True)
             if k.mode == "outer":
-                e.line(f"#pragma omp parallel for{f' collapse({len(outer)})' if len(outer) > 1 else ''}{flags(every)}", k.parents)
+                e.line(f"#pragma omp parallel for{f' collapse({len(outer)})' if len(outer) > 1 else ''}{flags(k.statements)}", k.parents)
         nest(e, stack, outer, [[] for _ in outer], k.parents)
         if not heap:
             _scratch(k, heap=False)
