@@ -91,6 +91,7 @@ class _Lowering:
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[BufferSpec] = []
         self.constants: dict[str, Tensor] = {}
+        self.attributes: dict[str, str] = {}  # path of an attribute -> the buffer that holds it
         self.outputs: list[Output] = []
         self.decisions: list[Decision] = []
         self.builder = Builder(graph.stage, frozenset(n.name for n in graph.graph.nodes if n.op in ("placeholder", "get_attr")))
@@ -129,7 +130,7 @@ class _Lowering:
             value = getattr(value, part)
         if not isinstance(value, Tensor):
             raise Unsupported(f"{node.name} is a {type(value).__name__}, not a tensor", reason="higher-order operator", where=own_location(stack_of(node)))
-        name = next((n for n, known in self.constants.items() if known is value), node.name)
+        name = self.attributes.setdefault(str(node.target), node.name)
         self.constants[name] = value.detach()
         if value.storage_offset():
             self.builder.bases[name] = int(value.storage_offset())
