@@ -97,14 +97,14 @@ def test_pairs_considered_grow_with_the_reads_and_500_nodes_take_less_than_a_sec
         v = b.loop("neg", (u, h))
         x = b.extern(torch.ops.aten.mm.default, (b.loop("relu", (v, x)), w), (512, 128))
     program = b.program(x)
-    start = time.perf_counter()
+    start = time.process_time()
     s = schedule(program)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     s.check()
     considered = [d for d in s.decisions if d.kind == "fuse"]
     assert len(program.nodes) >= 500
     assert len(considered) < 8 * sum(len(getattr(n, "reads", tuple)()) + 2 for n in program.nodes)
-    assert seconds < 3.0  # under one on an idle machine
+    assert seconds < 1.0
 
 
 class TestWhatIsFused:
@@ -180,18 +180,40 @@ class TestWhatIsFused:
         assert [p.space for p in k.phases] == ["full", "outer", "full"]
         assert ("accepted", "same rows") in reasons(s)
 
-    def test_a_gather_along_the_row_reads_back_what_the_kernel_stored(self) -> None:
+    def gathered(self, op: str) -> Schedule:
+        """A value per row and column, its row sums, and one element of each row."""
         b = Builder()
         x, positions = b.input(4, 6), b.input(4, dtype=torch.int64)
         top = expanded(b.loop("copy", (x,), (1,), "max"), (4, 6))
-        h = b.loop("neg", (x, top))
+        h = b.loop(op, (x, top))
         total = b.loop("exp", (h,), (1,))
         at = b.gather(h, positions)
-        s = agrees(b.program(b.loop("copy", (at, type(at)(total.buffer, (4,), (1,), 0, at.dtype)))), (torch.randn(4, 6), torch.tensor([0, 5, 2, -1])))
+        program = b.program(b.loop("copy", (at, type(at)(total.buffer, (4,), (1,), 0, at.dtype))))
+        return agrees(program, (torch.randn(4, 6), torch.tensor([0, 5, 2, -1])))
+
+    def test_a_gather_along_the_row_reads_back_what_the_kernel_stored(self) -> None:
+        s = self.gathered("exp")
         (k,) = kernels(s)
         assert k.kept["buf1"] == "memory"
         assert "buf1" not in k.internal
         assert ("memory", "read at other points") in reasons(s, "keep")
+
+    def test_a_gather_of_a_cheap_value_computes_the_one_element(self) -> None:
+        s = self.gathered("neg")
+        (k,) = kernels(s)
+        assert "buf1" in k.internal and not k.kept
+        (gather,) = [n for n in k.nodes if n.origin == "gather"]
+        assert [b for b, _ in gather.reads()] == ["in1", "in0", "buf0"]
+        assert ("accepted", "cheaper than memory") in reasons(s, "recompute")
+
+    def test_a_value_read_at_several_points_is_written_into_each_reader(self) -> None:
+        b = Builder()
+        x = b.input(6, 6)
+        h = b.loop("neg", (x,))
+        s = agrees(b.program(b.loop("relu", (h, permuted(h, (1, 0))))), (torch.randn(6, 6),))
+        (k,) = kernels(s)
+        (node,) = k.nodes
+        assert [(b, str(i)) for b, i in node.reads()] == [("in0", "6*x0 + x1"), ("in0", "x0 + 6*x1")]
 
     def test_column_sums_fuse_with_what_makes_them(self) -> None:
         b = Builder()

@@ -83,6 +83,7 @@ class Fuser:
         self.single_reader = {b: len(self.readers.get(b, ())) == 1 and b not in self.outputs for b in self.loops}
         self.units: dict[int, Draft | None] = {}
         self.owner = {p: p for p, _ in nodes}
+        self.mask = {p: 1 << p for p, _ in nodes}
         self.before: dict[int, int] = {}
         self.after: dict[int, int] = {}
         for p, n in nodes:
@@ -222,18 +223,15 @@ class Fuser:
         for p, o in self.owner.items():
             if o == gone:
                 self.owner[p] = keep
-        one, two = 1 << keep, 1 << gone
+        own = self.mask[keep] = self.mask[keep] | self.mask.pop(gone)
         for reach in (self.before, self.after):
-            reach[keep] = (reach[keep] | reach[gone]) & ~(one | two)
-            del reach[gone]
-            for p, bits in reach.items():
-                if bits & two:
-                    reach[p] = (bits & ~two) | one
-        for here, there in ((self.before, self.after), (self.after, self.before)):
-            bits = here[keep]
-            for p in self.units:
-                if bits >> p & 1:
-                    there[p] |= there[keep] | one
+            reach[keep] = (reach[keep] | reach.pop(gone)) & ~own
+        before, after = self.before[keep] | own, self.after[keep] | own
+        for p in self.units:
+            if self.before[p] & own:
+                self.before[p] |= before
+            if self.after[p] & own:
+                self.after[p] |= after
 
 
 def _assemble(program: LoopProgram, nodes: tuple[tuple[int, Node], ...], drafts: tuple[Draft, ...], decisions: tuple[Decision, ...]) -> Schedule:

@@ -2,7 +2,7 @@
 
 In: the drafts fusion arrived at. Out: drafts in which a cheap pointwise value that was stored for other groups stands in each of its
 readers instead, and the decisions.
-Always holds: no expensive op and no reduction is repeated; the bytes moved do not rise; an input kept alive longer weighs no more than
+Always holds: no expensive op and no reduction is repeated; the bytes moved do not rise; inputs kept alive longer weigh hardly more than
 the buffer that is saved. What is repeated reads only buffers made before its new group runs, so no cycle arises.
 PyTorch's counterpart: the inlining that ``torch/_inductor/lowering.py`` does before scheduling (``Pointwise`` read without ``realize``).
 """
@@ -10,28 +10,18 @@ PyTorch's counterpart: the inlining that ``torch/_inductor/lowering.py`` does be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..core.artifact import Decision
 from ..core.options import Options
+from ..lowering.index import Index
 from ..lowering.program import LoopProgram, written
-from .merge import Draft
-from .respace import Member, is_indirect, moved, solve
+from .merge import Draft, where_read
+from .repeat import Chain, inline, place
+from .respace import Member, numel
 
 MOST_NODES, MOST_WORK = 6, 24
 """Size of what is repeated for one value: loop nodes and scalar operations."""
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A value and the internal values of its group behind it, in order; ``inputs`` are buffers in memory."""
-
-    members: tuple[Member, ...]
-    inputs: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        return self.members[-1].name
 
 
 class Recompute:
@@ -57,42 +47,55 @@ class Recompute:
         return tuple(decisions)
 
     def _wanted_elsewhere(self, draft: Draft, member: Member) -> bool:
-        """Stored only for loops of other groups."""
+        """Stored only for loops that read it where it is not made."""
         if member.traits.reduction or member.name in self.outputs or not draft.space.numel:
             return False
         readers = self.readers.get(member.name, [])
-        return all(p in self.loops for p in readers) and any(slot != draft.slot for slot in self.reading(member.name))
+        return all(p in self.loops for p in readers) and bool(self.homes(draft, member))
 
     def reading(self, buffer: str) -> list[int]:
         """Slots of the drafts that read the buffer, its own among them, and have no copy of the value."""
-        return [slot for slot, d in sorted(self.drafts.items()) if buffer in d.accesses and _reads(d, buffer) and not _has_copy(d, buffer)]
+        return [slot for slot, d in sorted(self.drafts.items()) if buffer in d.accesses and _loads(d, buffer) and not _has_copy(d, buffer)]
+
+    def homes(self, draft: Draft, member: Member) -> list[int]:
+        """Slots of the drafts in which the value would be computed again: others that read it, and its own where that reads it at another point."""
+        return [
+            slot for slot in self.reading(member.name) if any(self._elsewhere(draft, member, slot, m, i) for m, i in _loads(self.drafts[slot], member.name))
+        ]
+
+    def _elsewhere(self, draft: Draft, member: Member, slot: int, reader: Member, index: Index) -> bool:
+        return slot != draft.slot or where_read(member, reader, index, draft.space) != "here"
 
     def consider(self, draft: Draft, member: Member) -> tuple[str, dict[str, int]]:
         """(reason, facts); does it where the reason is "cheaper than memory"."""
         chain = self.chain(draft, member)
         if chain is None:
             return "expensive", {}
-        size = self.program.buffers
-        homes = [slot for slot in self.reading(member.name) if slot != draft.slot]
-        placed: dict[int, Draft] = {}
-        extra = 0
+        size, homes = self.program.buffers, self.homes(draft, member)
+        repeated: dict[int, Draft] = {}
+        extra = sum(size[b].nbytes for b in chain.inputs if b in draft.by_name and not self._stored(draft, draft.by_name[b]))
         for slot in homes:
             target = self.drafts[slot]
-            result = place(chain, draft, target)
+            result = place(chain, draft, target) if slot != draft.slot else "loop order"
+            if not isinstance(result, str):
+                extra += sum(size[b].nbytes for b in chain.inputs if b not in target.accesses)
+            else:
+                result = inline(chain, draft, target, lambda m, i, slot=slot: self._elsewhere(draft, member, slot, m, i))
+                points = sum(numel(target.space.outer if m.level == "outer" else target.space.variables) for m, _ in _loads(target, member.name))
+                extra += sum(min(size[b].nbytes, points * size[b].dtype.itemsize) for b in chain.inputs)
             if isinstance(result, str):
                 return result, {}
             if len(result.members) > self.options.max_fused_nodes:
                 return "too large", {}
-            placed[slot] = result
-            extra += sum(size[b].nbytes for b in chain.inputs if b not in target.accesses)
+            repeated[slot] = result
         saved = member.node.output.nbytes * (1 + len(homes))
         facts = {"bytes_saved": saved, "bytes_read": extra, "readers": len(homes)}
         if extra > saved:
             return "more traffic", facts
         held = sum(size[b].nbytes for b in chain.inputs if not self._lives_on(b, homes))
-        if held > member.node.output.nbytes:
+        if held > member.node.output.nbytes * 1.25:
             return "memory would rise", facts
-        self.drafts.update(placed)
+        self.drafts.update(repeated)
         self._clear(draft, member)
         return "cheaper than memory", facts
 
@@ -150,37 +153,12 @@ class Recompute:
         return any(p not in self.loops for p in self.readers.get(name, [])) or any(s != slot for s in self.reading(name))
 
 
-def _reads(draft: Draft, buffer: str) -> bool:
-    return any(b == buffer for m in draft.members for b, _ in m.reads)
+def _loads(draft: Draft, buffer: str) -> list[tuple[Member, Index]]:
+    return [(m, i) for m in draft.members for b, i in m.reads if b == buffer]
 
 
 def _has_copy(draft: Draft, buffer: str) -> bool:
     return buffer in draft.by_name and not draft.by_name[buffer].stored
-
-
-def place(chain: Chain, source: Draft, target: Draft) -> Draft | str:
-    """The target with the chain in it, at the one index at which the target reads its value; or the reason against it."""
-    last = chain.members[-1]
-    indices = {i for m in target.members for b, i in m.reads if b == last.name}
-    (index, *others) = indices
-    if any(is_indirect(i) for i in indices):
-        return "indirect access"
-    mapping = solve(last.store, source.space.variables if last.level == "full" else source.space.outer, index)
-    if others or mapping is None:
-        return "loop order"
-    added: list[Member] = []
-    for m in moved(chain.members, mapping):
-        copy = replace(m, stored=False)
-        rows_only = target.reduces and all(v in target.space.outer for i in copy.indices() for v in i.variables() if not v.name.startswith("%"))
-        copy = replace(copy, level="outer" if rows_only else "full")
-        present = target.by_name.get(m.name)
-        if present is not None and present.store != copy.store:
-            return "loop order"
-        if present is None:
-            added.append(copy)
-    if not any(m.name == last.name and m.store == index for m in added):
-        return "loop order"
-    return replace(target, members=tuple(sorted((*target.members, *added), key=lambda m: m.position)))
 
 
 def recompute(

@@ -117,11 +117,12 @@ def traits_of(node: LoopNode) -> Traits:
     )
 
 
-def member_of(node: LoopNode, position: int) -> tuple[Space, Member]:
-    """The node alone in a space of its own, with the fewest dimensions its indices allow."""
+def with_body(member: Member, body: fx.Graph) -> Member:
+    """The member with another body, over the variables the body's indices are over."""
     reads: list[tuple[str, Index]] = []
     others: list[Index] = []
-    store = Index()
+    store = member.store
+    node = replace(member.node, body=body)
     for n in calls(node):
         if n.target is ops.load:
             reads.append((str(n.args[0]), n.args[1]))  # type: ignore[arg-type]
@@ -129,7 +130,12 @@ def member_of(node: LoopNode, position: int) -> tuple[Space, Member]:
             store = n.args[1]
         else:
             others += [a for a in n.args if isinstance(a, Index)]
-    member = Member(node, position, traits_of(node), "full", tuple(reads), store, tuple(others))  # type: ignore[arg-type]
+    return replace(member, node=node, traits=traits_of(node), reads=tuple(reads), store=store, others=tuple(others))
+
+
+def member_of(node: LoopNode, position: int) -> tuple[Space, Member]:
+    """The node alone in a space of its own, with the fewest dimensions its indices allow."""
+    member = with_body(Member(node, position, traits_of(node), "full", (), Index(), ()), node.body)
     space = Space(node.outer, node.inner)
     if space.numel:
         space, (member,) = tidy(space, (member,))
@@ -254,22 +260,33 @@ def _walks_as_one(index: Index, a: Var, group: list[Var], last: Var, size: int) 
     return stride is not None and step is not None and stride == step * size and all(index.coefficient(v) is not None for v in group)
 
 
-def rewrite(member: Member, space: Space) -> LoopNode:
-    """The node over the group's variables: a new body with every index re-expressed; values keep their dtype, parents and stack."""
-    full = member.level == "full"
-    inner = space.inner if member.traits.reduction else ()
-    outer = space.outer if inner or not full else space.variables
+def statements(member: Member) -> Iterator[tuple[fx.Node, list[Any]]]:
+    """Each call of the member's body with its arguments, indices over the group's variables."""
     reads, others = iter(member.reads), iter(member.others)
-    body = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
     for n in calls(member.node):
-        args: list[Any] = [made[a] if isinstance(a, fx.Node) else a for a in n.args]
+        args: list[Any] = list(n.args)
         if n.target is ops.load:
             args[1] = next(reads)[1]
         elif n.target is ops.store:
             args[1] = member.store
         else:
             args = [next(others) if isinstance(a, Index) else a for a in args]
-        made[n] = body.call_function(n.target, tuple(args))  # type: ignore[arg-type]
-        made[n].meta = dict(n.meta)
+        yield n, args
+
+
+def emit(body: fx.Graph, n: fx.Node, args: list[Any], made: dict[fx.Node, fx.Node]) -> None:
+    """Adds ``n`` to ``body``; it keeps dtype, parents and stack. ``made``: old nodes -> new ones; other arguments stand as they are."""
+    made[n] = body.call_function(n.target, tuple(made.get(a, a) if isinstance(a, fx.Node) else a for a in args))  # type: ignore[arg-type]
+    made[n].meta = dict(n.meta)
+
+
+def rewrite(member: Member, space: Space) -> LoopNode:
+    """The node over the group's variables: a new body with every index re-expressed."""
+    full = member.level == "full"
+    inner = space.inner if member.traits.reduction else ()
+    outer = space.outer if inner or not full else space.variables
+    body = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for n, args in statements(member):
+        emit(body, n, args, made)
     return replace(member.node, outer=outer, inner=inner, body=body)
