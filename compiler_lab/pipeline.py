@@ -25,10 +25,11 @@ from .aot.functionalize import functionalize
 from .aot.ir import JointGraph
 from .aot.joint import joint
 from .aot.partition import Partition, partition
+from .codegen.artifact import Kernels
 from .codegen.cpp import generate
 from .core.artifact import Artifact
 from .core.errors import InvalidIR, UnknownOption
-from .core.fx import fork
+from .core.fx import GraphArtifact, fork
 from .core.options import Options
 from .frames.capture import Capture
 from .frames.convert import Captured, Stats
@@ -41,6 +42,7 @@ from .lowering.lower import lower
 from .observe.trace import Step, Trace
 from .runtime.autograd import bind
 from .runtime.build import build_many
+from .scheduling.artifact import Schedule
 from .scheduling.fusion import schedule
 
 Observer = Callable[[Step], None]
@@ -72,11 +74,10 @@ JOINT_STEPS: tuple[Pass, ...] = (
 
 EAGER_JOINT_STEPS = tuple(p for p in JOINT_STEPS if p.name in ("functionalize", "eliminate dead code", "partition"))
 
-KERNEL_STEPS: tuple[Pass, ...] = (
+LOOP_STEPS: tuple[Pass, ...] = (
     Pass("lower", lambda g, o: lower(g)),
     # Lowering never inlines; which buffers never reach memory is decided here, and written down.
     Pass("schedule", lambda p, o: schedule(p, o)),
-    Pass("generate", lambda s, o: generate(s)),
 )
 
 
@@ -114,6 +115,13 @@ def to_partition(graph: Artifact, args: list[Tensor], run: Runner, steps: tuple[
     return run.passes(steps, traced)
 
 
+def to_kernels(half: GraphArtifact, run: Runner, part: str) -> Kernels:
+    """Aten graph -> loops -> schedule with its memory plan -> C++."""
+    planned: Schedule = run.passes(LOOP_STEPS, half, part)
+    run.tell(Step("plan memory", planned, planned.plan, 0.0, part, run.graph))
+    return run.step("generate", planned, lambda: generate(planned), part)
+
+
 def eager_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
     """The captured graph, run as it is."""
     return graph.module.forward
@@ -130,7 +138,7 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     """All of it: forward and backward are C++ kernels, both built at once."""
     part = to_partition(graph, args, run, JOINT_STEPS)
     halves = {"forward": part.forward, **({"backward": part.backward} if part.backward is not None else {})}
-    kernels = {name: run.passes(KERNEL_STEPS, half, name) for name, half in halves.items()}
+    kernels = {name: to_kernels(half, run, name) for name, half in halves.items()}
     start = time.perf_counter()
     programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start
