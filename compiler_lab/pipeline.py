@@ -86,6 +86,7 @@ class Runner:
 
     def __init__(self, options: Options, observe: Observer | None, graph: int = 0) -> None:
         self.options, self.observe, self.graph = options, observe, graph
+        self.spent = 0.0  # seconds of the steps so far
 
     def step(self, name: str, before: Artifact | None, run: Callable[[], Any], part: str = "") -> Any:
         mark = before.fingerprint() if self.options.check and before is not None else ""
@@ -100,6 +101,7 @@ class Runner:
         return after
 
     def tell(self, step: Step) -> None:
+        self.spent += step.seconds
         if self.observe is not None:
             self.observe(step)
 
@@ -142,8 +144,9 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     start = time.perf_counter()
     programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start
-    for name, program in programs.items():
-        run.tell(Step("build", kernels[name], program, seconds, name, run.graph))
+    size = sum(len(k.source) for k in kernels.values())
+    for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
+        run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
     backward = programs["backward"].call if "backward" in programs else None
     return bind(part.spec, len(part.saved), programs["forward"].call, backward, part.tangents)
 
@@ -260,14 +263,14 @@ def _compile_one(
         specialization = interpret(frame)
         seconds = time.perf_counter() - start
         runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs))]
-        if watcher is not None:
-            watcher(Step("capture", None, Capture(frame, specialization), seconds, "", runner[-1].graph))
+        runner[-1].tell(Step("capture", None, Capture(frame, specialization), seconds, "", runner[-1].graph))
         return specialization
 
     def told(kind: str, payload: Any) -> None:
         if kind == "captured" and isinstance(payload, Captured) and runner:
             run = runner[-1]
-            run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, payload.seconds, "", run.graph))
+            own = max(payload.seconds - run.spent, 0.0)  # the rest of the whole conversion: guards, and the code that replaces the frame
+            run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, own, "", run.graph))
 
     compiled = compile_function(fn, backend, interpret=begin, fullgraph=fullgraph, options=settings, on_event=told, stats=_session.stats)
     _session.compiled.add(compiled)

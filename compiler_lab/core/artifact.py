@@ -12,11 +12,12 @@ holds is plain data (str, int, float, bool, None, and lists and dicts of these),
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import html
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from .provenance import Location, Stack, own_location
@@ -82,12 +83,18 @@ class Artifact(ABC):
             "type": type(self).__name__,
             "stage": self.stage,
             "text": self.text(),
-            "items": [asdict(i) for i in self.items()],
-            "decisions": [asdict(d) for d in self.decisions],
+            "items": [{**vars(i), "facts": dict(i.facts), "stack": tuple(map(_plain, i.stack))} for i in self.items()],
+            "decisions": [{**vars(d), "facts": dict(d.facts)} for d in self.decisions],
         }
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/plain": self.text(), "text/html": artifact_html(self)}
+
+
+@functools.lru_cache(65536)
+def _plain(location: Location) -> dict[str, Plain]:
+    """A location as plain data; many items share one, and a large trace has a hundred thousand of them."""
+    return dict(vars(location))
 
 
 def artifact_html(artifact: Artifact) -> str:

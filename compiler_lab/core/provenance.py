@@ -53,9 +53,12 @@ def _library_roots() -> tuple[str, ...]:
     return tuple(os.path.join(p, "") for p in paths)
 
 
+DEMO = os.path.join(os.path.dirname(os.path.dirname(__file__)), "demo.py")
+
+
 def is_library(file: str) -> bool:
-    """True for files of torch, of the standard library and of this package: never "the user's line"."""
-    return file.startswith(_library_roots())
+    """True for files of torch, of the standard library and of this package, but for its demonstration program: never "the user's line"."""
+    return file.startswith(_library_roots()) and file != DEMO
 
 
 def own_location(stack: Iterable[Location]) -> Location | None:
