@@ -46,7 +46,7 @@ class MemoryPlan(Artifact):
     decisions: tuple[Decision, ...] = ()
 
     def text(self) -> str:
-        head = f"arena {self.arena_bytes} bytes, bound {self.bound_bytes}, peak {self.peak_bytes}, op by op {self.eager_bytes}"
+        head = f"memory: arena {self.arena_bytes} bytes, bound {self.bound_bytes}, peak {self.peak_bytes}, op by op {self.eager_bytes}"
         rows = (f"  {s.buffer.name}: {printer.spec_text(s.buffer)} at [{s.offset}, {s.offset + s.nbytes}) groups {s.first}..{s.last}" for s in self.slots)
         return "\n".join([head, *rows])
 
@@ -82,7 +82,7 @@ class MemoryPlan(Artifact):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Schedule(Artifact):
-    """``groups`` in the order they run. Item ids: ``scheduling.forward/k0``, ``scheduling.forward/k0/buf3``."""
+    """``groups`` in the order they run. Item ids: ``scheduling.forward/k0``, ``scheduling.forward/k0/buf3``. ``decisions`` end with the plan's."""
 
     stage: str
     program: LoopProgram
@@ -91,7 +91,7 @@ class Schedule(Artifact):
     decisions: tuple[Decision, ...] = ()
 
     def text(self) -> str:
-        return "\n".join(line for group in self.groups for line in group_lines(group, self.program))
+        return "\n".join([*(line for group in self.groups for line in group_lines(group, self.program)), self.plan.text()])
 
     def items(self) -> tuple[Item, ...]:
         return tuple(item for group in self.groups for item in self._group_items(group))

@@ -256,7 +256,8 @@ def _assemble(program: LoopProgram, nodes: tuple[tuple[int, Node], ...], drafts:
     units += [(p, ExternGroup("", n)) for p, n in nodes if not isinstance(n, LoopNode)]
     groups = _named(order(program, [g for _, g in sorted(units, key=lambda u: u[0])]))
     stage = "scheduling" + program.stage.removeprefix("lowering")
-    return Schedule(stage=stage, program=program, groups=groups, plan=plan_groups(stage, program, groups), decisions=(*decisions, *kept))
+    plan = plan_groups(stage, program, groups)
+    return Schedule(stage=stage, program=program, groups=groups, plan=plan, decisions=(*decisions, *kept, *plan.decisions))
 
 
 def _named(groups: list[Group]) -> tuple[Group, ...]:
