@@ -216,8 +216,14 @@ def test_channels_last() -> None:
     compare(lambda x: (torch.relu(x) + 1, x.mean((2, 3)), torch.var(x, (0, 2, 3)), torch.softmax(x, 1)), x)
 
 
-def test_transposed_reads() -> None:
-    compare(lambda x, y: (x.t() * y + 1, x.t().contiguous()), torch.randn(70, 45), torch.randn(45, 70))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.bool])
+def test_transposed_reads(dtype: torch.dtype) -> None:
+    """Tiles, whole ones and those at the edges."""
+    wide = lambda *size: torch.randint(-9, 9, size).to(dtype)
+    f = lambda x, y, z: (x.t() * y, x.t().contiguous(), z.permute(2, 0, 1).contiguous(), (z.transpose(1, 2) > 0) & (z.permute(0, 2, 1) != 3))
+    kernels = compare(f, wide(80, 128), wide(128, 80), wide(5, 70, 45), exact=True)
+    assert kernels.source.count("load_tile(tile0") >= 3
+    compare(lambda x, y: x.t() + y + y.sum(0), wide(63, 81).float(), wide(81, 63).float())
 
 
 @pytest.mark.parametrize("cut_from", [1, 10**9])

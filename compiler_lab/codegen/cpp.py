@@ -4,7 +4,7 @@ In: a ``Schedule``. Out: ``Kernels``. Each ``LoopGroup`` is one function ``int k
 group's shape; it returns 0 or an error code of ``ir.ERRORS``. Extern groups are calls in the wrapper.
 Always holds: no torch header; every statement on a line of its own, with the nodes it comes from; no wild read whatever an index holds.
 PyTorch's counterpart: ``CppScheduling`` and ``KernelGroup`` in ``torch/_inductor/codegen/cpp.py``. Left out: devices other than CPU,
-tiles for transposed reads, vector code for loops whose last variable is short.
+vector code for loops whose last variable is short.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..lowering.index import Index, Var
 from ..lowering.ir import BufferSpec
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import LoopGroup
+from . import cpp_tiles
 from .artifact import Kernels
 from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies, Statement
 from .cpp_columns import columns, strip_width, strips
@@ -27,6 +28,7 @@ from .cpp_ops import compute_type
 from .cpp_pieces import Mapped, by_conditions, by_divisions, merged
 from .cpp_reduce import HELPERS, numel, proper
 from .cpp_rows import rows
+from .cpp_tiles import tiled_sweep, transposed
 from .emit import Emitter
 from .ir import ERRORS, Kernel
 from .math_table import STORAGE
@@ -95,8 +97,10 @@ def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
     e.line(f"// {stage}: {count} kernel{'' if count == 1 else 's'}")
     for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"'):
         e.line(f"#include {include}")
-    for name, text in {**HELPERS, "Scratch": SCRATCH}.items():
-        if re.search(rf"\b{name}\b", body):
+    helpers = {**HELPERS, **cpp_tiles.HELPERS, "Scratch": SCRATCH}
+    called = body + (helpers["load_tile"] if "load_tile(" in body else "")
+    for name, text in helpers.items():
+        if re.search(rf"\b{name}\b", called):
             e.line()
             for line in text.split("\n"):
                 e.line(line)
@@ -210,7 +214,10 @@ def sharing(group: LoopGroup) -> tuple[Mode, str, dict[str, int]]:
 
 def _pointwise(k: KernelCode) -> None:
     for variables, statements in k.pieces:
-        plain_sweep(k.e, statements, variables, k.mode == "outer")
+        if (across := transposed(variables, statements)) is not None:
+            tiled_sweep(k.e, statements, variables, across, k.mode == "outer")
+        else:
+            plain_sweep(k.e, statements, variables, k.mode == "outer")
 
 
 SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows}

@@ -26,7 +26,7 @@ from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
 from .cpp_pieces import Mapped, difference, outcome
 from .cpp_reduce import Reduction, Tile, lanes_for, numel, proper, tile
-from .math_table import LOAD, STORE
+from .math_table import LOAD, STORAGE, STORE
 
 BAD_INDEX, ZERO_DIVISION, NO_MEMORY = "bad_index", "zero_division", "no_memory"
 
@@ -40,6 +40,16 @@ class Value:
     array: bool = False
 
 
+@dataclass(frozen=True)
+class Load:
+    """What a statement reads: ``element`` is its text, ``pointer[index]`` its meaning, ``ctype`` how it lies in memory."""
+
+    element: str
+    pointer: str
+    index: Index
+    ctype: str
+
+
 @dataclass
 class Statement:
     """One line. ``flag`` is the error flag it sets, if any; ``parents`` grows as users share it."""
@@ -49,6 +59,7 @@ class Statement:
     parents: tuple[str, ...]
     stack: Stack
     flag: str = ""
+    load: Load | None = None
 
 
 @dataclass
@@ -282,7 +293,9 @@ class _Node:
         text, variables = self.index(index, values, n)
         element = f"{b.names[buffer]}[{text}]"
         dtype: torch.dtype = n.meta["dtype"]
-        return self.once(("load", buffer, text), compute_type(dtype), f"{LOAD[dtype]}({element})" if dtype in LOAD else element, variables, n)
+        value = self.once(("load", buffer, text), compute_type(dtype), f"{LOAD[dtype]}({element})" if dtype in LOAD else element, variables, n)
+        self.scope.made["load", buffer, text][1].load = Load(element, b.names[buffer], index.substitute(b.mapping), STORAGE[dtype])
+        return value
 
     def known(self, n: fx.Node, buffer: str, index: Index, stored: Index, value: Value) -> Value:
         """A value made earlier for the same point: by name, or out of the array that carries it (column)."""

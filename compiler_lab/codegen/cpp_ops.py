@@ -71,6 +71,8 @@ def _row(op: str, dtype: torch.dtype) -> str:
 
 def rounded(text: str, dtype: torch.dtype) -> str:
     """A float expression rounded to half precision, where ``dtype`` is one; otherwise itself."""
+    if dtype == torch.bfloat16:
+        return f"round_bf16({text})"
     return f"{LOAD[dtype]}({STORE[dtype]}({text}))" if dtype in LOAD else text
 
 

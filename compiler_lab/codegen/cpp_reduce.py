@@ -40,6 +40,11 @@ STEP: dict[str, str] = {
 }  # fmt: skip
 
 HELPERS: dict[str, str] = {
+    "round_bf16": """\
+static inline float round_bf16(float x) {  // to the nearest bfloat16, ties to even
+  uint32_t u = lab_bits_f32(x);
+  return x != x ? x : lab_f32_bits((u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
+}""",
     "fill": "template <class T> static inline void fill(T* lanes, int64_t n, T value) { for (int64_t k = 0; k < n; k++) lanes[k] = value; }",
     **{
         f"fold_{kind}": f"""\
