@@ -23,9 +23,9 @@ from ..core.artifact import Decision
 from ..core.errors import InvalidIR, UnknownOption
 from ..core.options import Decompositions
 from ..core.provenance import Stack, stack_of
+from ..core.schema import base_of
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
-from .schemas import memory_of
 from .tracer import Table, Tracer, is_dense, laid_out_alike, restride
 
 aten = torch.ops.aten
@@ -119,7 +119,7 @@ class _Decomposer:
 
     def handle(self, node: fx.Node, val: Tensor) -> Tensor:
         """A tensor of its own for each node: two nodes may share one recorded value."""
-        tensor = self.tracer.snapshot(val)
+        tensor = self.tracer.snapshot(val) if self.tracer.knows(val) else val
         self.tracer.bind(tensor, node)
         return tensor
 
@@ -182,7 +182,7 @@ class _Decomposer:
                 returned.append(None)
                 continue
             self.old, value = a, self.env[a]
-            root = memory_of(self.tracer.node(value))
+            root = base_of(self.tracer.node(value))
             if len(spec.mutations) <= i < spec.forward_outputs:
                 if root.op in ("placeholder", "get_attr") or root in taken:
                     self.decide("copied", "own-memory")

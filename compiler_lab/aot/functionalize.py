@@ -21,12 +21,14 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import inherit, own_location, stack_of
+from ..core.schema import base_of, is_view
 from .ir import JointGraph
-from .schemas import bound, call_of, functional_twin, is_view, memory_of, written_names
+from .schemas import bound, call_of, functional_twin, written_names
 from .tracer import is_dense, laid_out_alike, restride
 from .view_rows import COVERS, PARTS, WRITE, viewable
 
@@ -100,7 +102,7 @@ class _Functionalizer:
                 self.env[node] = self.element(*node.args)
             else:
                 self.env[node] = self.call(node)
-        result = JointGraph(fx.GraphModule(self.joint.module, self.graph), self.joint.spec, "pure", tuple(self.decisions))
+        result = JointGraph(_LazyGraphModule(self.joint.module, self.graph), self.joint.spec, "pure", tuple(self.decisions))
         for node in result.graph.nodes:
             if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
                 raise InvalidIR(f"{result.id(node)} still mutates: {node.target}")
@@ -184,7 +186,7 @@ class _Functionalizer:
         if op in PARTS:
             return self.parts(old, op)
         args, kwargs = self.now((old.args, old.kwargs))
-        if is_view(op):
+        if is_view(old):
             return self.view(old, op, args, kwargs)
         new = self.node(op, args, kwargs, self.known(old, args, kwargs), old.name)
         return self.fresh(new, old.meta["val"]) if isinstance(new.meta["val"], Tensor) else Many(new, {})
@@ -200,8 +202,8 @@ class _Functionalizer:
 
     def view(self, old: fx.Node, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> View:
         source = old.args[0]
-        if not isinstance(source, fx.Node):
-            raise self.unsupported(f"a view {op} of something that is no tensor", "view")
+        if not isinstance(source, fx.Node) or not isinstance(old.meta["val"], Tensor):
+            raise self.unsupported(f"{op}, which gives several views", "view")
         parent, rest = self.view_of(source), tuple(args[1:])
         if op is aten.as_strided.default:
             parent, rest = self.root(parent, rest)
@@ -302,7 +304,7 @@ class _Functionalizer:
             if node is None or like is None:
                 continue
             self.old = self.joint.outputs[i]
-            root = memory_of(node)
+            root = base_of(node)
             if i < count:
                 # the updates are copied back one after the other: none may still be read from an input that has been overwritten
                 if root.op == "placeholder":

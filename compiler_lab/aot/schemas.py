@@ -1,4 +1,4 @@
-"""What operator schemas tell: what is written, what is a view, and which operator computes the same without writing.
+"""What operator schemas tell functionalization: what a call writes, and which operator computes the same without writing.
 
 In: an ``OpOverload``. Its schema annotates arguments and results: ``(a!)`` is written to, ``(a)`` shares memory.
 PyTorch's counterpart: ``torchgen/gen_functionalization_type.py`` and ``torchgen/native_function_generation.py``, which make the
@@ -7,7 +7,6 @@ functional twins that are looked up here.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -95,16 +94,3 @@ def written_args(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any])
 @cache
 def written_names(op: OpOverload) -> tuple[str, ...]:
     return tuple(a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
-
-
-@cache
-def is_view(op: Any) -> bool:
-    """True where a result shares the memory of an argument and nothing is written."""
-    return isinstance(op, OpOverload) and not op._schema.is_mutable and any(r.alias_info is not None for r in op._schema.returns)
-
-
-def memory_of(node: fx.Node) -> fx.Node:
-    """The node that made the memory ``node`` is a view of."""
-    while is_view(node.target) or (node.target is operator.getitem and is_view(node.all_input_nodes[0].target)):
-        node = node.all_input_nodes[0]
-    return node

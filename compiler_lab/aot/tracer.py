@@ -22,6 +22,7 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..core.errors import Unsupported
@@ -111,6 +112,9 @@ class Tracer(TorchDispatchMode):
         """The node of a tensor; a real tensor (``torch.tensor(...)`` in the program) becomes a constant of the graph."""
         found = self._nodes.get(id(value))
         return self._nodes[id(self.constant(value))] if found is None else found
+
+    def knows(self, value: Tensor) -> bool:
+        return id(value) in self._nodes
 
     def finish(self, node: fx.Node, val: Any) -> fx.Node:
         """Gives ``node`` its value and the current origin."""
@@ -216,7 +220,7 @@ class Tracer(TorchDispatchMode):
     def _fake(self, a: Any) -> Any:
         """Arguments with constants in place of real tensors."""
         if isinstance(a, Tensor):
-            return a if id(a) in self._nodes else self.constant(a)
+            return a if self.knows(a) else self.constant(a)
         if type(a) is tuple or type(a) is list:
             return type(a)(map(self._fake, a))
         return {k: self._fake(v) for k, v in a.items()} if type(a) is dict else a
@@ -248,7 +252,7 @@ class Tracer(TorchDispatchMode):
         root = torch.nn.Module()
         for name, value in self.attributes.items():
             root.register_buffer(name, value)
-        return fx.GraphModule(root, self.graph)
+        return _LazyGraphModule(root, self.graph)
 
 
 def storage_of(value: Tensor) -> Any:
