@@ -284,10 +284,11 @@ def test_an_output_filled_from_an_input_has_memory_of_its_own() -> None:
 
 
 def test_layout_of_an_output_that_was_written_to() -> None:
-    def program(x: Tensor) -> Tensor:
-        y = torch.empty_strided((2, 3, 4), (1, 8, 2), dtype=x.dtype)
-        y.copy_(x)
-        return y
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        turned, padded = torch.empty_strided((2, 3, 4), (1, 8, 2), dtype=x.dtype), torch.empty_strided((2, 3, 4), (30, 8, 1), dtype=x.dtype)
+        turned.copy_(x)
+        padded[:] = x
+        return turned, padded
 
     check(program, [randn(2, 3, 4)])
 

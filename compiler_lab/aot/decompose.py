@@ -26,7 +26,7 @@ from ..core.provenance import Stack, stack_of
 from ..core.schema import base_of
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
-from .tracer import Table, Tracer, is_dense, laid_out_alike, restride
+from .tracer import Table, Tracer, has_overlap, laid_out_alike, restride
 
 aten = torch.ops.aten
 
@@ -169,7 +169,7 @@ class _Decomposer:
             raise InvalidIR(f"the decomposition of {self.old.target} gives shape {tuple(result.shape)}, not {tuple(like.shape)}")
         if result.dtype != like.dtype:
             result = aten._to_copy.default(result, dtype=like.dtype)
-        if not laid_out_alike(result, like) and is_dense(like):
+        if not laid_out_alike(result, like) and not has_overlap(like):
             self.decide("copied", "layout")
             result = restride(lambda op, *a, **k: op(*a, **k), result, like)
         return result

@@ -29,7 +29,7 @@ from ..core.provenance import inherit, own_location, stack_of
 from ..core.schema import base_of, is_view
 from .ir import JointGraph
 from .schemas import bound, call_of, functional_twin, written_names
-from .tracer import is_dense, laid_out_alike, restride
+from .tracer import has_overlap, laid_out_alike, restride
 from .view_rows import COVERS, PARTS, WRITE, viewable
 
 aten = torch.ops.aten
@@ -321,7 +321,7 @@ class _Functionalizer:
         if shared:
             self.decide("copied", "own-memory")
             node = self.emit(aten.clone.default, node)
-        if not laid_out_alike(node.meta["val"], like) and is_dense(like):
+        if not laid_out_alike(node.meta["val"], like) and not has_overlap(like):
             self.decide("copied", "layout")
             node = restride(self.emit, node, like)
         return node

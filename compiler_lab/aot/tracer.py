@@ -275,16 +275,35 @@ def is_dense(value: Tensor) -> bool:
     return True
 
 
+def has_overlap(value: Tensor) -> bool:
+    """True where two elements may share memory: sorted by stride, a dimension does not step over all that is inside it."""
+    inside = 0
+    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1), key=lambda d: d[1]):
+        if stride <= inside:
+            return value.numel() > 0
+        inside += (size - 1) * stride
+    return False
+
+
 def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
-    """A copy of ``value`` with the strides of ``like``, which is dense: contiguous in the order of its strides.
+    """A copy of ``value`` with the strides of ``like``, which has no overlap: contiguous in the order of its strides; gaps are zero.
 
     ``emit(op, *args, **kwargs)`` gives the operator's result; values are what it takes and gives, tensors or nodes.
     """
+    if not is_dense(like):
+        size, stride = list(like.shape), list(like.stride())
+        memory = emit(aten.full.default, [storage_length(like)], 0, dtype=like.dtype, device=like.device, pin_memory=False)
+        return emit(aten.as_strided.default, emit(aten.as_strided_scatter.default, memory, value, size, stride, 0), size, stride, 0)
     order = sorted(range(like.dim()), key=lambda d: (-like.stride(d), d))
     if order == list(range(like.dim())):
         return emit(aten.clone.default, value, memory_format=torch.contiguous_format)
     turned = emit(aten.clone.default, emit(aten.permute.default, value, order), memory_format=torch.contiguous_format)
     return emit(aten.permute.default, turned, [order.index(d) for d in range(like.dim())])
+
+
+def storage_length(value: Tensor) -> int:
+    """Elements from the first to past the last one."""
+    return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) if value.numel() else 0
 
 
 @cache
