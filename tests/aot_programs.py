@@ -46,6 +46,16 @@ def traced(program: Program) -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
+def whole(program: Program, count: int) -> fx.GraphModule:
+    """A graph of one node, which runs all of ``program``: for programs that look at shapes."""
+    graph = fx.Graph()
+    inputs = [graph.placeholder(f"x{i}") for i in range(count)]
+    graph.output(graph.call_function(program, tuple(inputs)))
+    for node in graph.nodes:
+        node.meta.update(stack=(), parents=())
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
 def call(near: Any, function: Callable[..., Any], *args: Any) -> Any:
     """``function(*args)`` where ``near`` is a tensor; a node of the graph where it is a proxy."""
     return near.tracer.create_proxy("call_function", function, args, {}) if isinstance(near, fx.Proxy) else function(*args)

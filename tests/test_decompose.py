@@ -20,8 +20,7 @@ from compiler_lab.aot.joint import joint
 from compiler_lab.aot.tracer import laid_out_alike
 from compiler_lab.core.errors import InvalidIR, UnknownOption
 
-from .aot_programs import CORPUS, Program, Result, assert_same, eager, execute, randn, traced
-from .test_functionalize import whole
+from .aot_programs import CORPUS, Program, Result, assert_same, eager, execute, randn, traced, whole
 
 aten = torch.ops.aten
 TABLES: tuple[Literal["inductor-like", "core", "none"], ...] = ("inductor-like", "core", "none")

@@ -21,7 +21,7 @@ from compiler_lab.aot.schemas import functional_twin
 from compiler_lab.aot.view_rows import WRITE
 from compiler_lab.core.errors import InvalidIR, Unsupported
 
-from .aot_programs import CORPUS, Program, assert_same, call, eager, execute, randn, set_grad, set_item, traced
+from .aot_programs import CORPUS, Program, assert_same, call, eager, execute, randn, set_grad, set_item, traced, whole
 
 
 def pure(module: fx.GraphModule, args: list[Tensor]) -> JointGraph:
@@ -37,16 +37,6 @@ def pure(module: fx.GraphModule, args: list[Tensor]) -> JointGraph:
     assert all(set(i.parents) <= ids and i.parents for i in after.items())
     assert {d.reason for d in after.decisions} <= set(REASONS)
     return after
-
-
-def whole(program: Program, count: int) -> fx.GraphModule:
-    """A graph of one node, which runs all of ``program``: for programs that look at shapes."""
-    graph = fx.Graph()
-    inputs = [graph.placeholder(f"x{i}") for i in range(count)]
-    graph.output(graph.call_function(program, tuple(inputs)))
-    for node in graph.nodes:
-        node.meta.update(stack=(), parents=())
-    return fx.GraphModule(torch.nn.Module(), graph)
 
 
 def check(program: Program, args: list[Tensor], tolerance: float = 1e-12) -> JointGraph:

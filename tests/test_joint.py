@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +11,18 @@ import pytest
 import torch
 import torch.fx as fx
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.joint import REASONS, joint
+from compiler_lab.aot.layouts import LAYOUTS
+from compiler_lab.aot.tracer import laid_out_alike
 from compiler_lab.core.errors import Unsupported
 
-from .aot_programs import CORPUS, assert_same, call, eager, execute, gpt, gpt_args, mlp, mlp_args, randn, set_grad, traced
+from .aot_programs import CORPUS, assert_same, call, eager, execute, gpt, gpt_args, mlp, mlp_args, randn, set_grad, traced, whole
+
+aten = torch.ops.aten
 
 
 @pytest.mark.parametrize("name", CORPUS)
@@ -283,3 +289,46 @@ def test_traces_in_half_the_time_of_make_fx() -> None:
     ours = fastest(lambda: joint(module, *args))
     theirs = fastest(lambda: make_fx(both, tracing_mode="fake")(args, [torch.ones(()), torch.ones(2, 6, 11)]))
     assert ours < theirs / 2, f"{ours:.3f} s against {theirs:.3f} s"
+
+
+def laid_out(shape: tuple[int, ...], how: str) -> Tensor:
+    x, order = torch.randn(shape, dtype=torch.float64), [*range(1, len(shape)), 0]
+    if how == "rotated":
+        return x.permute(order).contiguous().permute([order.index(i) for i in range(len(shape))])
+    if how == "padded":
+        return torch.cat([x, x], -1)[..., ::2]
+    return x.to(memory_format=torch.channels_last) if how == "channels_last" else x
+
+
+LAYOUT_CASES: dict[OpOverload, tuple[int, Callable[..., list[Any]]]] = {
+    aten.log_sigmoid_forward.default: (1, lambda x: [x]),
+    aten._log_softmax_backward_data.default: (2, lambda g, y: [g, y, 1, torch.float64]),
+    aten.native_batch_norm.default: (1, lambda x: [x, None, None, torch.zeros(4).double(), torch.ones(4).double(), True, 0.1, 1e-5]),
+    aten.native_batch_norm_backward.default: (2, lambda g, x: [g, x, None, None, None, *torch.ones(2, 4).double(), True, 1e-5, [True, True, True]]),
+    aten.roll.default: (1, lambda x: [x, [1], [0]]),
+    aten.channel_shuffle.default: (1, lambda x: [x, 2]),
+    aten.max_unpool2d.default: (1, lambda x: [x, torch.arange(x.numel() // 8).view(1, 1, 4, 5).expand(x.shape).contiguous(), [8, 10]]),
+    aten.replication_pad2d_backward.default: (
+        2,
+        lambda g, x: [torch.nn.functional.pad(g, (1, 1, 1, 1)).to(memory_format=torch.preserve_format), x, [1, 1, 1, 1]],
+    ),
+}
+
+
+@pytest.mark.parametrize("op", LAYOUTS, ids=str)
+def test_recorded_layouts_are_those_of_eager(op: OpOverload) -> None:
+    """Where fake tensors are wrong; on every way to lay out the arguments that matter."""
+    count, make = LAYOUT_CASES[op]
+    for hows in itertools.product(("contiguous", "rotated", "padded", "channels_last"), repeat=count):
+        args = make(*(laid_out((2, 4, 4, 5), how) for how in hows))
+        tensors = [a for a in args if isinstance(a, Tensor)]
+
+        def program(*given: Any, args: list[Any] = args) -> Any:
+            left = iter(given)
+            return op(*(next(left) if isinstance(a, Tensor) else a for a in args))
+
+        graph = joint(whole(program, len(tensors)), *tensors)
+        assert_same(eager(program, tensors, graph), execute(graph, tensors), 1e-12)
+        recorded = [o.meta["val"] for o in graph.outputs[len(graph.spec.mutations) : graph.spec.forward_outputs] if o is not None]
+        real = [o for o in eager(program, tensors, graph).outputs if o is not None]
+        assert all(laid_out_alike(a, b) for a, b in zip(recorded, real, strict=True)), hows

@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
+from .layouts import LAYOUTS, relaid
 from .schemas import written_args
 
 aten = torch.ops.aten
@@ -194,6 +195,9 @@ class Tracer(TorchDispatchMode):
         if func in SAME_VALUE:
             self.bind(out, self.node(args[0]))
             return out
+        if func in LAYOUTS:
+            with self.fake_mode:
+                out = relaid(func, args, out)
         if not isinstance(out, (Tensor, list, tuple)) and func._schema.returns:
             return out  # a plain number: nothing to record
         target, args, kwargs = RECORDED_AS[func](args, kwargs) if func in RECORDED_AS else (METADATA.get(func, func), args, kwargs)
