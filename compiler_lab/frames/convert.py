@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 import torch.fx as fx
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 from ..core.errors import BackendFailed, GraphBroken, InvalidIR, LabError, Unsupported
 from ..core.options import Options
@@ -119,11 +120,12 @@ class Converter:
         return entry
 
     def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry] | None:
-        specialization = self.interpret(frame)
-        work = any(n.op.startswith("call") for n in specialization.graph.graph.nodes)
-        if hooked and not work:
-            return None
-        compiled = self._compile(specialization, frame) if work else None
+        with _modes_aside():
+            specialization = self.interpret(frame)
+            work = any(n.op.startswith("call") for n in specialization.graph.graph.nodes)
+            if hooked and not work:
+                return None
+            compiled = self._compile(specialization, frame) if work else None
         tree = GuardTree(specialization.guards, frame, hooked=hooked)
         code = assemble(specialization, compiled, frame)
         if (failure := tree.explain(frame.locals)) is not None or not tree.check(frame.locals):
@@ -197,6 +199,12 @@ def _internal(error: Exception, frame: FrameInput) -> Break:
 
 def _first_line(frame: FrameInput) -> tuple[Location, ...]:
     return (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
+
+
+def _modes_aside() -> AbstractContextManager[Any]:
+    """Capture's own operators must not reach the user's dispatch modes, where those allow compiled code; others are left for capture to refuse."""
+    modes = _get_current_dispatch_mode_stack() if torch._C._len_torch_dispatch_stack() else []
+    return nullcontext() if not modes or any(m._should_skip_dynamo() for m in modes) else _disable_current_modes()
 
 
 @contextmanager
