@@ -91,7 +91,7 @@ def test_whole_replaces_the_frame_while_its_guards_hold() -> None:
     watch = Watch(inner=frame_hook().whole(fresh(lambda x: x + 10).__code__, root, None))
     assert watch.run(high, 1) == 22 and watch.names == ["outer", "inner"]
     assert watch.run(high, 1) == 22 and watch.names == []
-    watch.answers["inner"] = frame_hook().keep
+    watch.answers["inner"] = frame_hook().freeze
     assert watch.run(high, 2) == 6 and watch.names == ["inner"]
     assert watch.run(high, 1) == 22 and watch.run(high, 3) == 8 and watch.names == []
     assert entry_count(low.__code__) == 1

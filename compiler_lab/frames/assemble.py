@@ -63,7 +63,7 @@ class _Assembler:
         self.body: list[Instr] = []
         self.slots: dict[Any, str] = {}  # key of a source -> local variable that holds its value
         taken = {*frame.code.co_varnames, *frame.code.co_freevars}
-        self.prefix = next(p for n in range(len(taken) + 1) if not any(t.startswith(p := f"_lab{n}_") for t in taken))
+        self.prefix = next(f"_lab{n}_" for n in range(len(taken) + 1) if not any(t.startswith(f"_lab{n}_") for t in taken))
         self.reads: Counter[Any] = Counter()
         for source in [*self.inputs, *map(self._plain, _sources(self.result))]:
             self._count(source)

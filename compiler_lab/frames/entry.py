@@ -187,8 +187,11 @@ class CompiledFunction:
                 entry = self.converter.frame(frame, hooked=True)
                 if entry is not None:
                     mine.append(entry)
-                    self._touched[id(frame.code)] = weakref.ref(frame.code)
             return entry
+
+    def touch(self, code: CodeType) -> None:
+        """Remembers a code object below a break that carries entries or marks, for ``reset``."""
+        self._touched[id(code)] = weakref.ref(code)
 
     def _failures(self, locals: dict[str, Any]) -> list[str]:
         return [f.text() for e in self.entries if (f := e.tree.explain(locals)) is not None]
@@ -218,7 +221,7 @@ class _Callback:
             entry = self.compiled.top_frame(self.hook, _input(frame))
             if entry is None:
                 self.left = True
-                return self.hook.skip
+                return self.hook.skip if self.hook.isolated else self.hook.hide  # no marks on code that others compile too
             return self.hook.whole(entry.code, GuardRoot(), entry)
         return self._below(frame, state)
 
@@ -228,11 +231,16 @@ class _Callback:
             return hook.hide
         if not hook.isolated or not worth_capturing(code) or frame.f_lasti != -1:
             return hook.skip
+        self.compiled.touch(code)
         if not any(map(_has_tensor, frame.f_locals.values())):
             state["tries"] = state.get("tries", 0) + 1
-            return hook.once if state["tries"] < TRIES else hook.keep
+            return hook.once if state["tries"] < TRIES else self._settle(state)
         entry = self.compiled.lower_frame(hook, _input(frame), state)
-        return hook.keep if entry is None else hook.whole(entry.code, entry.tree.root, entry)
+        return self._settle(state) if entry is None else hook.whole(entry.code, entry.tree.root, entry)
+
+    def _settle(self, state: dict[Any, Any]) -> Answer:
+        """Left to Python from now on; the entries it has, of any compiled function, keep hitting."""
+        return self.hook.freeze if any(isinstance(v, list) and v for v in state.values()) else self.hook.skip
 
 
 def worth_capturing(code: CodeType) -> bool:

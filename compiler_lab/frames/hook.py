@@ -107,8 +107,8 @@ Callback = Callable[[Any, Any, Any], Answer]  # (frame, cache entry, per-code st
 class FrameHook:
     """The hook as one object per process, because what it switches is per process: the bucket, the resets, the compile lock.
 
-    ``answers``: ``skip`` (never ask about this code again, look below it), ``hide`` (nor below it), ``keep`` (existing entries
-    hit, misses run in Python, look below it), ``once`` (run this frame in Python, ask again next time).
+    ``answers``: ``skip`` (never ask about this code again, look below it), ``hide`` (nor below it), ``freeze`` (existing entries
+    hit, misses run in Python, nothing below is shown: below a hit that is the compiled code), ``once`` (Python now, ask again next time).
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class FrameHook:
         self._whole = strategy(action.DEFAULT, action.SKIP)
         self.skip = Answer(strategy(action.SKIP, action.DEFAULT))
         self.hide = Answer(strategy(action.SKIP, action.SKIP))
-        self.keep = Answer(strategy(action.RUN_ONLY, action.DEFAULT))
+        self.freeze = Answer(strategy(action.RUN_ONLY, action.SKIP))
         self.once = Answer(strategy(action.SKIP, action.DEFAULT), apply=False)
         self.lock = threading.RLock()  # one lock for compiling
         self._counter = threading.Lock()

@@ -38,7 +38,7 @@ def hot_function(fn: FunctionType, box: list[Pair], miss: Callable[[dict[str, An
     code = fn.__code__
     posonly, positional, keyword, star, double = parameters(code)
     taken = {*code.co_varnames, *code.co_freevars, fn.__name__}
-    prefix = next(p for n in range(len(taken) + 1) if not any(t.startswith(p := f"_lab{n}_") for t in taken))
+    prefix = next(f"_lab{n}_" for n in range(len(taken) + 1) if not any(t.startswith(f"_lab{n}_") for t in taken))
     signature = [
         *posonly,
         *(["/"] if posonly else []),
