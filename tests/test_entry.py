@@ -204,7 +204,8 @@ def test_each_kind_of_call_has_its_entry_and_none_is_made_twice(lab: Lab) -> Non
 
 def test_the_entry_used_last_is_first(lab: Lab) -> None:
     compiled = lab.compile(scaled)
-    compiled.function(X, 2), compiled.function(X, 3)
+    compiled.function(X, 2)
+    compiled.function(X, 3)
     newest = compiled.entries[0]
     compiled.function(X, 2)
     assert compiled.entries[1] is newest
@@ -351,11 +352,11 @@ def test_fullgraph_names_reason_line_and_remedy(lab: Lab) -> None:
     for _ in range(2):
         with pytest.raises(GraphBroken) as error:
             compiled.function(X)
+        assert isinstance(error.value.__cause__, Unsupported)
         text = str(error.value)
         assert "branching cannot be captured as one graph" in text and "data-dependent-branch" in text
         assert f"test_entry.py:{branching.__code__.co_firstlineno + 1}" in text and "if x.sum() > 0" in text and "fullgraph=False" in text
     assert not compiled.entries and surface().ef.get_eval_frame_callback() is None
-    assert isinstance(error.value.__cause__, Unsupported)
 
 
 class Tower(nn.Module):
@@ -455,6 +456,14 @@ def test_compiled_functions_call_each_other(lab: Lab) -> None:
     for n in range(3):
         assert torch.equal(compiled.function(X), scaled(X) + 1) and lab.calls == n + 1
     assert lab.stats.graphs == 1
+
+
+def test_a_compiled_function_is_part_of_the_graph_that_calls_it(lab: Lab) -> None:
+    low = lab.compile(scaled).function
+    compiled = lab.compile(lambda x: low(x) + 1, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled.function(X), scaled(X) + 1)
+    assert lab.stats.graphs == 1 and lab.calls == 2
 
 
 # errors
@@ -584,7 +593,8 @@ def test_capture_draws_no_random_numbers(lab: Lab) -> None:
         return x + torch.rand(3)
 
     def backend(graph: CapturedGraph, inputs: list[Any]) -> Callable[..., Any]:
-        torch.rand(5), random.random()
+        torch.rand(5)
+        random.random()
         return lab.backend(graph, inputs)
 
     compiled = lab.compile(noisy, backend=backend, fullgraph=True).function
@@ -765,6 +775,14 @@ def test_the_hot_path_is_short(lab: Lab) -> None:
 # modules
 
 
+def scale_output(module: nn.Module, args: Any, out: Any) -> Any:
+    return out * 10
+
+
+def shift_output(module: nn.Module, args: Any, out: Any) -> Any:
+    return out + 5
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -831,7 +849,7 @@ def test_parameters_may_be_replaced_and_trained(lab: Lab) -> None:
 def test_hooks_make_the_call_pythons(lab: Lab) -> None:
     module = Net().eval()
     compiled = lab.module(module)
-    handle = module.register_forward_hook(lambda m, args, out: out * 10)
+    handle = module.register_forward_hook(scale_output)
     torch.testing.assert_close(compiled(X), module(X), rtol=0, atol=0)
     assert lab.calls == 0 and [b.reason for b in compiled.compiled.breaks] == ["module-hooks"]
     handle.remove()
@@ -844,7 +862,7 @@ def test_hooks_make_the_call_pythons(lab: Lab) -> None:
         assert lab.calls == 1
     finally:
         everywhere.remove()
-    own = compiled.register_forward_hook(lambda m, args, out: out + 5)
+    own = compiled.register_forward_hook(shift_output)
     torch.testing.assert_close(compiled(X), module(X) + 5, rtol=0, atol=0)
     assert lab.calls == 2
     own.remove()

@@ -25,7 +25,7 @@ import torch
 
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Unsupported
-from ..core.provenance import Stack, own_location
+from ..core.provenance import Location, Stack, own_location
 from .frame import FrameInput
 from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show, tensor_differences
 from .hook import GuardRoot, frame_names
@@ -232,6 +232,10 @@ class _Build:
         self.root.leaf(manager, "true_match", text="an object that a guard compares with is gone")
         self.relations.append(Relation("alive", (), anchors, "every object compared by identity still exists", self._first_stack()))
 
+    def _definition(self) -> Stack:
+        code = self.frame.code
+        return (Location(code.co_filename, code.co_firstlineno, code.co_name),)
+
     def _first_stack(self) -> Stack:
         return next((leaf.stack for node in _nodes(self.top) for leaf in node.leaves if getattr(leaf.facts, "mortal", False)), ())
 
@@ -243,7 +247,7 @@ class _Build:
     def _relation(self, guard: Guard) -> None:
         if guard.kind == "global_state":
             if not any(r.kind == "global_state" for r in self.relations):
-                self.relations.append(Relation("global_state", (), self._state(), RELATIONS["global_state"], guard.stack))
+                self.relations.append(Relation("global_state", (), self._state(), RELATIONS["global_state"], guard.stack or self._definition()))
             return
         expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)
         sources = [canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins) for s in (guard.source, *expected) if s is not None]
