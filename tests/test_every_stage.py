@@ -95,17 +95,20 @@ def test_every_artifact_computes(name: str) -> None:
         want = values(part.forward.run(*copy.deepcopy(primals)))  # type: ignore[attr-defined]
         for step in ("lower", "schedule", "generate", "build"):
             got = values(trace.stage(step, "forward").run(*copy.deepcopy(primals)))
-            torch.testing.assert_close(got, want, equal_nan=True, rtol=2e-5, atol=2e-6, msg=lambda m, s=step: f"{s}: {m}")
+            for g, w in zip(got, want, strict=True):
+                assert (g.dtype, g.shape) == (w.dtype, w.shape) and torch.equal(g.isnan(), w.isnan()), step
+                apart = float((g.double() - w.double()).nan_to_num().norm() / max(float(w.double().nan_to_num().norm()), 1e-6))
+                assert apart < 1e-4, f"{step}: a relative distance of {apart:.1e}"
 
 
 def _primals(trace: Trace, fn: Callable[..., Any], args: tuple[Any, ...]) -> list[Tensor]:
-    """Real tensors for the forward's placeholders: random of the same kind, ints small."""
+    """Real tensors for the forward's placeholders: of the same kind, positive and small (a running variance is one of them, a divisor too)."""
     generator = torch.Generator().manual_seed(3)
     part = trace.stage("partition")
 
     def make(val: Tensor) -> Tensor:
         flat = torch.empty_strided(val.shape, val.stride(), dtype=val.dtype)
-        data = torch.rand(val.shape, generator=generator) * 2 if val.is_floating_point() else torch.randint(0, 2, val.shape, generator=generator)
+        data = torch.rand(val.shape, generator=generator) * 0.4 + 0.1 if val.is_floating_point() else torch.randint(1, 3, val.shape, generator=generator)
         return flat.copy_(data)
 
     return [make(p.meta["val"]) for p in part.forward.placeholders]  # type: ignore[attr-defined]
