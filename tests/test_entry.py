@@ -35,6 +35,9 @@ from compiler_lab.frames.interpreter import interpret
 from compiler_lab.frames.ir import CapturedGraph, Recipe, Source, Specialization
 from compiler_lab.frames.module import OptimizedModule, compile_module
 
+# older torch has no entries of our own on code that others compile too: frames below a break are Python's there
+below_breaks = pytest.mark.skipif(not hasattr(torch._C._dynamo.eval_frame, "set_eval_frame_isolate_recompiles_id"), reason="this torch has no isolate ids")
+
 
 class Lab:
     """A backend that runs the captured graph as it is and counts, and everything that was told about it."""
@@ -293,6 +296,7 @@ def test_the_limit_warns_once_and_says_why(lab: Lab) -> None:
 # frames that are left to Python
 
 
+@below_breaks
 def test_a_break_leaves_the_frame_to_python_and_captures_what_is_below(lab: Lab) -> None:
     compiled = lab.compile(branching)
     before = entry_count(scaled.__code__)
@@ -371,6 +375,7 @@ class Tower(nn.Module):
         return x
 
 
+@below_breaks
 def test_forwards_of_modules_below_a_break_are_captured(lab: Lab) -> None:
     module = Tower(2)
     compiled = lab.module(module)
@@ -380,6 +385,7 @@ def test_forwards_of_modules_below_a_break_are_captured(lab: Lab) -> None:
     assert lab.stats.graphs == 2 and set(lab.stats.break_reasons) == {"output"}
 
 
+@below_breaks
 def test_below_a_break_only_frames_with_tensor_work_are_captured(lab: Lab) -> None:
     seen: list[str] = []
 
@@ -406,6 +412,7 @@ def test_below_a_break_only_frames_with_tensor_work_are_captured(lab: Lab) -> No
     assert seen == ["top", "passes_on", "scaled"] and lab.stats.graphs == 1
 
 
+@below_breaks
 def test_entries_below_a_break_are_specialized_and_limited(lab: Lab) -> None:
     compiled = lab.compile(branching, options=Options(recompile_limit=2))
     for factor in (1, 2, 3, 4, 1, 2):
@@ -553,6 +560,7 @@ def test_a_failing_backend_is_the_users_to_see(lab: Lab, error: Exception) -> No
     assert torch.equal(compiled.function(X), scaled(X)) and len(compiled.entries) == 1
 
 
+@below_breaks
 def test_a_failing_backend_below_a_break(lab: Lab) -> None:
     def backend(graph: CapturedGraph, inputs: list[Any]) -> Callable[..., Any]:
         raise RuntimeError("no kernels today")
@@ -679,7 +687,7 @@ def collect() -> None:
         gc.collect()
 
 
-@pytest.mark.parametrize("kind", ["whole", "broken", "reset"])
+@pytest.mark.parametrize("kind", ["whole", pytest.param("broken", marks=below_breaks), "reset"])
 def test_nothing_of_a_dropped_function_stays(kind: str) -> None:
     lab = Lab()
 
@@ -741,7 +749,7 @@ def test_torch_compile_on_the_same_functions_is_not_disturbed(lab: Lab) -> None:
         for fn in (whole.function, their_whole):
             assert torch.equal(fn(X), scaled(X))
     theirs_before = len(captured)
-    assert theirs_before >= 2 and lab.stats.graphs == 2
+    assert theirs_before >= 2 and lab.stats.graphs == (2 if surface().isolated else 1)
     assert torch.equal(their_whole(X[:1]), scaled(X[:1])) and len(captured) > theirs_before
     inside = torch.compile(lambda x: whole.function(x) + 1, backend=backend)
     for _ in range(2):
