@@ -2,7 +2,8 @@
 
 In: a ``Trace`` (live or loaded). Out: ``Lineage``, two maps over (artifact number, item id).
 Always holds: a parent's id is looked for in earlier artifacts, nearest first; an item whose id an earlier artifact holds (a pass
-that keeps a graph's stage keeps ids) comes from that one too. An item's own stack wins; without one, its parents' lines are its lines.
+that keeps a graph's stage keeps ids) comes from that one too. An item's lines are its own; of one that several others share (a load
+that two statements use) or that has none of its own, its parents' too.
 PyTorch's counterpart: the provenance tracking of ``torch/_inductor/debug.py``, which covers FX nodes and kernels, not statements.
 """
 
@@ -69,7 +70,10 @@ def _nearest(numbers: list[int], below: int, strictly: bool) -> int | None:
 def _lines(result: Lineage, key: Key) -> frozenset[SourceLine]:
     if key not in result.lines:
         location = result.items[key].location
-        result.lines[key] = frozenset() if location is None else frozenset({(location.file, location.line)})
-        if location is None:
-            result.lines[key] = frozenset().union(*(_lines(result, p) for p in result.parents[key]))
+        own: frozenset[SourceLine] = frozenset() if location is None else frozenset({(location.file, location.line)})
+        result.lines[key] = own  # before the parents are asked: an item may name itself
+        kept = {p for p in result.parents[key] if p[1] == key[1]}
+        parents = [p for p in result.parents[key] if p not in kept] or list(kept)
+        if not own or len(parents) > 1:
+            result.lines[key] = own.union(*(_lines(result, p) for p in parents))
     return result.lines[key]
