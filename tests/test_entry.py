@@ -18,10 +18,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
 import torch
 import torch.nn as nn
+from hypothesis import given, settings
 from torch import Tensor
+from torch._C._dynamo import eval_frame
 
 from compiler_lab.core.errors import BackendFailed, CodegenFailed, GraphBroken, LabError, Unsupported
 from compiler_lab.core.options import Options
@@ -36,7 +39,7 @@ from compiler_lab.frames.ir import CapturedGraph, Recipe, Source, Specialization
 from compiler_lab.frames.module import OptimizedModule, compile_module
 
 # older torch has no entries of our own on code that others compile too: frames below a break are Python's there
-below_breaks = pytest.mark.skipif(not hasattr(torch._C._dynamo.eval_frame, "set_eval_frame_isolate_recompiles_id"), reason="this torch has no isolate ids")
+below_breaks = pytest.mark.skipif(not hasattr(eval_frame, "set_eval_frame_isolate_recompiles_id"), reason="this torch has no isolate ids")
 
 
 class Lab:
@@ -291,6 +294,44 @@ def test_the_limit_warns_once_and_says_why(lab: Lab) -> None:
     calls = lab.calls
     compiled.function(X, 0)
     assert lab.calls == calls + 1 and lab.stats.graphs == 2
+
+
+ARGUMENTS = st.sampled_from(
+    [X, X.double(), X[:1], X[0], X.t(), torch.ones(2, 3, dtype=torch.int64), 0, 1, 2, True, 0.0, -0.0, 1.5, None, "a", [X, 1], (X, X), {"p": X}]
+)
+
+
+def combine(a: Any, b: Any = 2, *rest: Any, k: Any = None, **more: Any) -> Any:
+    y = a * b if not isinstance(a, (list, tuple, dict)) else a
+    if k is not None:
+        y = y + k
+    if isinstance(y, Tensor) and y.dim() > 1:
+        y = y.relu() / (1 + y.abs())
+    return {"y": y, "rest": [r + 1 if isinstance(r, Tensor) else r for r in rest], "more": sorted(more), "b": b}
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.lists(ARGUMENTS, min_size=1, max_size=4), st.fixed_dictionaries({}, optional={"k": ARGUMENTS, "extra": ARGUMENTS})), min_size=1, max_size=4
+    )
+)
+def test_any_calls_in_any_order_agree_with_python(calls: list[tuple[list[Any], dict[str, Any]]]) -> None:
+    lab = Lab()
+    compiled = lab.compile(combine)
+    try:
+        for args, kwargs in calls * 2:
+            assert outcome(compiled.function, args, kwargs) == outcome(combine, args, kwargs)
+    finally:
+        compiled.reset()
+
+
+def outcome(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> str:
+    """The result or the exception, as text that tells values, types, dtypes and signs of zero apart."""
+    try:
+        return repr(fn(*args, **kwargs))
+    except (TypeError, RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 # frames that are left to Python
@@ -887,6 +928,16 @@ def test_a_new_forward_is_compiled_anew(lab: Lab) -> None:
     assert torch.equal(compiled(X), X * 7)
     del module.forward  # type: ignore[attr-defined]
     torch.testing.assert_close(compiled(X), module(X), rtol=0, atol=0)
+
+
+def test_compiled_modules_inside_compiled_functions(lab: Lab) -> None:
+    inner = lab.module(Net().eval())
+    around = lab.compile(lambda x: inner(x) + 1, fullgraph=True)
+    for n in range(2):
+        torch.testing.assert_close(around.function(X), inner._orig_mod(X) + 1, rtol=0, atol=0)
+        assert lab.calls == n + 1
+    torchs = torch.compile(Net().eval(), backend="eager")
+    assert type(lab.module(torchs)._orig_mod) is Net  # type: ignore[arg-type]
 
 
 def test_copies_and_pickles_of_compiled_modules(lab: Lab) -> None:

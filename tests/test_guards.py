@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from compiler_lab.core.errors import InvalidIR, Unsupported
 from compiler_lab.core.provenance import Location
@@ -206,6 +207,25 @@ def test_inference_mode_and_vmap_are_other_states() -> None:
     seen: list[bool] = []
     torch.vmap(lambda v: (seen.append(t.check({"x": v, "y": None})), v)[1])(torch.zeros(4, 2, 3))
     assert seen == [False]
+
+
+@pytest.mark.parametrize("allows", [True, False])
+def test_dispatch_modes(allows: bool) -> None:
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return allows
+
+    x = torch.zeros(2)
+    outside = tree(x, guard("tensor"), guard("global_state", None))
+    with Mode():
+        assert both(outside, x) == allows
+        inside = tree(x, guard("tensor"), guard("global_state", None))
+        assert both(inside, x)
+    assert both(outside, x) and both(inside, x) == allows
 
 
 @pytest.mark.parametrize("with_tensor", [True, False])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import _python_dispatch
 
 from ..core.errors import InvalidIR, Unsupported
 from ..core.fx import describe
@@ -114,9 +115,14 @@ class TensorFacts:
 
 
 def dispatch_keys(value: torch.Tensor) -> int:
-    """The dispatch key set with this thread's included and excluded keys applied, as the C++ check sees it."""
-    keys = torch._C._dispatch_keys(value) | torch._C._dispatch_tls_local_include_set()
-    return (keys - torch._C._dispatch_tls_local_exclude_set()).raw_repr()
+    """The dispatch key set with this thread's included and excluded keys applied, as the C++ check sees it.
+
+    A dispatch mode adds the Python keys to every operation; where it allows compiled code, the check looks past them."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    if torch._C._len_torch_dispatch_stack() and not _python_dispatch.is_in_any_mode_without_ignore_compile_internals():
+        for key in (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot):
+            included = included - torch._C.DispatchKeySet(key)
+    return ((torch._C._dispatch_keys(value) | included) - excluded).raw_repr()
 
 
 def _tensor_facts(guard: Guard, value: Any, died: Died) -> TensorFacts:

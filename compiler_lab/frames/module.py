@@ -33,6 +33,7 @@ class OptimizedModule(torch.nn.Module):
         self._compile = compile_function
         self._compiled: CompiledFunction | None = None
         self._forward_of: tuple[Any, Any] = (None, None)
+        _ = self.compiled  # there from the start, so that a function that calls this module can take its forward into its own graph
 
     @property
     def compiled(self) -> CompiledFunction:
@@ -122,5 +123,6 @@ def _same(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def compile_module(module: torch.nn.Module, compile_function: CompileFunction) -> OptimizedModule:
-    """``module`` with its forward compiled by ``compile_function(forward)``; an ``OptimizedModule`` is compiled anew from its original."""
-    return OptimizedModule(module._orig_mod if isinstance(module, OptimizedModule) else module, compile_function)
+    """``module`` with its forward compiled by ``compile_function(forward)``; a compiled module (ours or torch's) from its original."""
+    inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
+    return OptimizedModule(inner if inner is not None else module, compile_function)
