@@ -712,6 +712,16 @@ def test_reset_drops_entries_and_compiles_again(lab: Lab) -> None:
     assert torch.equal(compiled.function(X), scaled(X)) and lab.stats.graphs == 2
 
 
+def test_reset_forgets_breaks(lab: Lab) -> None:
+    compiled = lab.compile(branching)
+    compiled.function(X)
+    compiled.reset()
+    lab.stats.clear()
+    assert not compiled.breaks and lab.stats == Stats()
+    compiled.function(X)
+    assert len(compiled.breaks) == lab.stats.breaks == 1 and lab.stats.graphs == 1
+
+
 def test_reset_from_inside_a_call(lab: Lab) -> None:
     def resetting(x: Tensor) -> Tensor:
         y = scaled(x)
@@ -900,7 +910,7 @@ def test_hooks_make_the_call_pythons(lab: Lab) -> None:
     compiled = lab.module(module)
     handle = module.register_forward_hook(scale_output)
     torch.testing.assert_close(compiled(X), module(X), rtol=0, atol=0)
-    assert lab.calls == 0 and [b.reason for b in compiled.compiled.breaks] == ["module-hooks"]
+    assert lab.calls == 0 and [b.reason for b in compiled._compiled_forward.breaks] == ["module-hooks"]
     handle.remove()
     torch.testing.assert_close(compiled(X), module(X), rtol=0, atol=0)
     assert lab.calls == 1

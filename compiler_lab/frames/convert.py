@@ -159,10 +159,16 @@ class Converter:
         self.last = found
         if self._seen.meet(found, code):
             self.breaks.append(found)
-            if self.stats.meet(found, code):
-                self.on_event("break", found)
+        if self.stats.meet(found, code):
+            self.on_event("break", found)
         if self.fullgraph and found.reason not in RAISING:
             raise graph_broken(found, code) from error
+
+    def reset(self) -> None:
+        """Forgets the breaks that were met."""
+        self.breaks.clear()
+        self._seen.clear()
+        self.last = None
 
 
 class _FromBackend(Exception):

@@ -80,7 +80,7 @@ class CompiledFunction:
         hot = hot_function(self._fn, self._box, self._miss)
         self._hot_code = hot.__code__
         weakref.finalize(self, _drop, self._touched).atexit = False
-        hot.__dict__.update(compiled=self, _torchdynamo_orig_callable=self._fn, _torchdynamo_inline=self._fn)  # traced through, by us and by torch
+        hot.__dict__.update(_compiled_function=self, _torchdynamo_orig_callable=self._fn, _torchdynamo_inline=self._fn)  # traced through, by us and by torch
         self.function: Callable[..., Any] = MethodType(hot, self._self) if self._self is not None else hot
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -102,6 +102,7 @@ class CompiledFunction:
         with hook.lock:
             self._use(())
             self._failed.clear()
+            self.converter.reset()
             self._python, self._limited = None, False
             hook.reset(self._touched.values())
             self._touched.clear()

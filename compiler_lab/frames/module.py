@@ -33,10 +33,10 @@ class OptimizedModule(torch.nn.Module):
         self._compile = compile_function
         self._compiled: CompiledFunction | None = None
         self._forward_of: tuple[Any, Any] = (None, None)
-        _ = self.compiled  # there from the start, so that a function that calls this module can take its forward into its own graph
+        _ = self._compiled_forward  # there from the start, so that a function that calls this module can take its forward into its own graph
 
     @property
-    def compiled(self) -> CompiledFunction:
+    def _compiled_forward(self) -> CompiledFunction:
         """The compiled forward; made anew when the module has been given another one."""
         module = self._modules["_orig_mod"]
         assert module is not None
@@ -55,19 +55,14 @@ class OptimizedModule(torch.nn.Module):
         if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or torch_module._has_any_global_hook():
             self._report(module)
             return module(*args, **kwargs)
-        return self.compiled.function(*args, **kwargs)
+        return self._compiled_forward.function(*args, **kwargs)
 
     def _report(self, module: torch.nn.Module) -> None:
-        code = type(module).forward.__code__
+        code = self._compiled_forward._fn.__code__
         names = [h for h in HOOKS if module.__dict__[h]] or ["global module hooks"]
         stack = (Location(code.co_filename, code.co_firstlineno, code.co_name),)
         what = f"{type(module).__name__} is called with hooks ({', '.join(names)}): its call is Python's"
-        self.compiled.converter.broken(Break("module-hooks", what, "", stack, "remove the hooks, or put them on the compiled module"), code)
-
-    def reset(self) -> None:
-        """Drops what was compiled."""
-        if self._compiled is not None:
-            self._compiled.reset()
+        self._compiled_forward.converter.broken(Break("module-hooks", what, "", stack, "remove the hooks, or put them on the compiled module"), code)
 
     # torch declares a plain attribute; a property keeps one mode for both
     @property
