@@ -80,6 +80,9 @@ LOOP_STEPS: tuple[Pass, ...] = (
     Pass("schedule", lambda p, o: schedule(p, o)),
 )
 
+STEPS: tuple[str, ...] = ("capture", "joint", *dict.fromkeys(p.name for p in (*JOINT_STEPS, *LOOP_STEPS)), "plan memory", "generate", "build", "guard")
+"""The name of every step, in the order in which a trace has them."""
+
 
 class Runner:
     """Runs steps, times them, checks artifacts at the boundaries when asked to, and tells the observer."""

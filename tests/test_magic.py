@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +44,7 @@ def test_a_line_shows_every_stage_and_gives_the_value(shell: InteractiveShell) -
     assert result.error_in_exec is None and result.result.shape == (4, 8)
     text = page(out)
     for step in ("capture", "joint", "partition", "lower", "schedule", "generate", "build"):
-        assert f">{step}" in text
+        assert f'aria-level="3">{step}' in text
     assert "relu" in text and "extern" in text
 
 
@@ -65,13 +68,114 @@ def test_text_stage_html_and_json(shell: InteractiveShell, tmp_path: Path) -> No
     _, out = run(shell, f"%compile_inspect --text --stage generate --html {tmp_path / 'a.html'} --json {tmp_path / 'a.zip'} f(x)")
     assert "== generate" in out.stdout and "== joint" not in out.stdout
     assert "<!doctype html>" in (tmp_path / "a.html").read_text()
-    assert [s.name for s in Trace.load(tmp_path / "a.zip").steps][0] == "capture"
+    assert Trace.load(tmp_path / "a.zip").steps[0].name == "capture"
 
 
 def test_an_error_in_the_cell_is_the_cells_and_what_was_recorded_is_shown(shell: InteractiveShell) -> None:
     result, out = run(shell, "%%compile_inspect\ng = compiler_lab.compile(f)\ng(x)\n1 / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)
     assert "schedule" in page(out)
+
+
+def test_the_traceback_begins_in_the_cell(shell: InteractiveShell) -> None:
+    _, out = run(shell, "%%compile_inspect\ndef broken(n):\n    return 1 / n\nbroken(0)")
+    shown = re.sub(r"\x1b\[[\d;]*m", "", out.stdout)
+    assert "ZeroDivisionError" in shown and "return 1 / n" in shown
+    assert "magic.py" not in shown and "run_cell_magic" not in shown
+
+
+def test_a_function_compiled_in_an_earlier_cell_is_recorded_in_a_loop(shell: InteractiveShell) -> None:
+    run(shell, "w = torch.randn(8, requires_grad=True)\nstep = compiler_lab.compile(lambda x, w: (f(x) * w).sum())\nopt = torch.optim.SGD([w], 0.1)")
+    shell.run_cell("losses = []")
+    train = "for i in range(3):\n    opt.zero_grad()\n    loss = step(x, w)\n    loss.backward()\n    opt.step()\n    losses.append(loss.item())\n"
+    cell = f"%%compile_inspect\n{train}"
+    with capture_output() as out:
+        result = shell.run_cell(cell + "len(losses)", store_history=True)
+    assert result.result == 3
+    assert page(out).count('role="heading" aria-level="3">build, backward') == 1, "one compile, however many steps"
+    with capture_output() as out:
+        shell.run_cell(cell, store_history=True)
+    assert "compiler_lab.reset()" in out.stdout, "nothing was compiled the second time, and it says what to do"
+
+
+def test_a_call_of_something_compiled_earlier_is_not_compiled_again(shell: InteractiveShell) -> None:
+    run(shell, "g = compiler_lab.compile(f)\ndef caller(g, x):\n    return g(x)")
+    with capture_output() as out:
+        result: Any = shell.run_cell("%%compile_inspect --stage capture\ncaller(g, x)")
+    assert result.result.equal(shell.user_ns["f"](shell.user_ns["x"]))
+    assert page(out).count('class="clab-step"') == 1
+
+
+def test_out_and_underscore_are_as_without_the_magic(shell: InteractiveShell) -> None:
+    run(shell, "%%compile_inspect --stage capture\nf(x)")
+    number = shell.execution_count - 1
+    assert shell.user_ns["_"] is shell.user_ns["Out"][number]
+    assert shell.user_ns["_"].equal(shell.user_ns["f"](shell.user_ns["x"]))
+
+
+@pytest.mark.parametrize("cell", ["%%compile_inspect --stage capture\nf(x);", "%compile_inspect --stage capture f(x);"])
+def test_a_semicolon_silences_the_value_and_not_the_view(shell: InteractiveShell, cell: str) -> None:
+    result, out = run(shell, cell)
+    assert result.result is None and "tensor(" not in out.stdout
+    assert "clab-step" in page(out)
+
+
+def test_the_expression_reaches_python_as_it_was_written(shell: InteractiveShell) -> None:
+    shell.run_cell("def keep(x, scale, **names):\n    return x * scale, names")
+    result, _ = run(shell, "%compile_inspect --stage capture keep(x, -1, a=  'two  spaces', b={'k': \"it's\"})")
+    assert result.error_in_exec is None
+    value, names = result.result
+    assert value.equal(-shell.user_ns["x"]) and names == {"a": "two  spaces", "b": {"k": "it's"}}
+
+
+def test_names_bound_in_the_cell_stay_and_nothing_else(shell: InteractiveShell) -> None:
+    before = set(shell.user_ns)
+    run(shell, "%%compile_inspect --stage capture\nbound_here = x + 1\nf(bound_here)")
+    assert {n for n in set(shell.user_ns) - before if not n.startswith("_")} == {"bound_here"}
+    assert "__compile_inspect_function__" not in shell.user_ns
+
+
+def test_print_and_classes_are_called_as_they_are(shell: InteractiveShell) -> None:
+    _, out = run(shell, "%%compile_inspect\nprint('hello')")
+    assert "hello" in out.stdout and "nothing was compiled" in out.stdout
+
+
+def test_options_complete(shell: InteractiveShell) -> None:
+    complete = lambda text, line: set(shell.complete(text, line, len(line))[1])
+    assert {"--backend", "--stage", "--html"} <= complete("--", "%compile_inspect --")
+    assert {"--backend", "--stage", "--html"} <= complete("--", "%%compile_inspect --")
+    assert "plan-memory" in complete("pl", "%compile_inspect --stage pl")
+    assert {"aot_eager", "lab"} <= complete("", "%compile_inspect --backend ")
+
+
+def test_the_steps_a_trace_has_are_those_that_are_offered(shell: InteractiveShell, tmp_path: Path) -> None:
+    from compiler_lab.pipeline import STEPS
+
+    run(shell, f"%compile_inspect --text --json {tmp_path / 't'} (lambda w: (f(x) * w).sum())(torch.ones(8, requires_grad=True))")
+    names = [s.name for s in Trace.load(tmp_path / "t").steps]
+    assert tuple(dict.fromkeys(n for n in names)) == STEPS
+
+
+def test_a_class_that_is_written_again_shows_its_own_code(shell: InteractiveShell) -> None:
+    define = "class M(torch.nn.Module):\n    def forward(self, x):\n        return {}\nm{} = M()"
+    shell.run_cell(define.format("x.sin() + 11", 1))
+    shell.run_cell(define.format("x.cos() + 22", 2))
+    first, second = (page(run(shell, f"%compile_inspect --stage capture m{n}(x)")[1]) for n in (1, 2))
+    strip = lambda text: re.sub(r"<[^>]*>", "", text)
+    assert "x.sin() + 11" in strip(first) and "x.cos() + 22" not in strip(first)
+    assert "x.cos() + 22" in strip(second) and "x.sin() + 11" not in strip(second)
+
+
+def test_a_plain_terminal_without_widgets_prints_text(tmp_path: Path) -> None:
+    program = tmp_path / "session.ipy"
+    program.write_text(
+        "import sys\nsys.modules['ipywidgets'] = None\nimport torch\n%load_ext compiler_lab\ndef f(x):\n    return x.sin() + 1\n"
+        "y = %compile_inspect --backend eager f(torch.ones(3))\nprint('shape', tuple(y.shape))\n"
+    )
+    ran = subprocess.run([sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", str(program)], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert "== capture, graph 0" in ran.stdout and "sin" in ran.stdout and "shape (3,)" in ran.stdout
+    assert "<div" not in ran.stdout and "Traceback" not in ran.stdout + ran.stderr
 
 
 def test_a_cell_without_a_compile_says_so(shell: InteractiveShell) -> None:
@@ -81,7 +185,9 @@ def test_a_cell_without_a_compile_says_so(shell: InteractiveShell) -> None:
 
 def test_unknown_options_and_stages_name_the_known_ones(shell: InteractiveShell) -> None:
     result, _ = run(shell, "%compile_inspect --stage fuse f(x)")
-    assert "steps: " in str(result.error_in_exec)
+    assert "steps: capture, joint" in str(result.error_in_exec)
+    result, _ = run(shell, "%%compile_inspect f(x)\nf(x)")
+    assert "no option" in str(result.error_in_exec)
     result, _ = run(shell, "%compile_inspect --backend labb f(x)")
     assert "known backends" in str(result.error_in_exec)
     result, out = run(shell, "%compile_inspect --nonsense f(x)")
@@ -102,8 +208,7 @@ def test_a_function_from_another_cell_shows_its_own_source(shell: InteractiveShe
 
 
 def test_a_function_without_source_is_shown_all_the_same(shell: InteractiveShell) -> None:
-    run(shell, "exec('def k(x): return x.sin() + 5')")
-    result, out = run(shell, "exec('def k(x): return x.sin() + 5')\n")
+    shell.run_cell("exec('def k(x): return x.sin() + 5')")
     result, out = run(shell, "%compile_inspect k(x)")
     assert result.error_in_exec is None
     assert "Source not available" in page(out)

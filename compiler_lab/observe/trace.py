@@ -87,6 +87,11 @@ class Trace:
         self.steps.append(step)
 
     @property
+    def environment(self) -> dict[str, str]:
+        """Versions and machine the trace was recorded with."""
+        return self._environment or {"python": platform.python_version(), "torch": str(torch.__version__), "machine": platform.machine()}
+
+    @property
     def graphs(self) -> tuple[int, ...]:
         return tuple(sorted({s.graph for s in self.steps}))
 
@@ -131,8 +136,8 @@ class Trace:
             for s in self.steps
         ]
         sources = self._sources or source_files(i for a in artifacts for i in a.items())
-        environment = self._environment or {"python": platform.python_version(), "torch": str(torch.__version__), "machine": platform.machine()}
-        return {"format": FORMAT, "version": VERSION, "title": self.title, "environment": environment, "sources": sources, "artifacts": data, "steps": steps}
+        head = {"format": FORMAT, "version": VERSION, "title": self.title, "environment": self.environment}
+        return {**head, "sources": sources, "artifacts": data, "steps": steps}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Trace:

@@ -1,145 +1,314 @@
-// The pipeline view's behaviour: tabs, a second pane, and linked lines. Plain ES module, inlined into the output.
-// In: the static HTML of pipeline_view.py. Lines carry data-n (their number), data-p (their parents' numbers) and data-s (source
-// lines); source lines carry data-src. Nothing here creates content: without this script all of it can be read.
+// The pipeline view's behaviour: tabs, a second pane, linked lines, filters and copying. Plain ES module, inlined into the output.
+// In: the static HTML of pipeline_view.py. Line k of <ol start=n> is item n + k (or source line n + k in a list .clab-src); who is made of
+// whom, and why a source line has nothing in a step, stand in script.clab-links. All content can be read without this script.
 
 /**
- * Who is made of whom: the map of parents, turned around.
- * @param {Map<number, number[]>} parents number of a line -> numbers of its parents
- * @returns {Map<number, number[]>}
+ * @typedef {Object} Links
+ * @property {number[][]} up of each item, its parents
+ * @property {number[][]} down of each item, those made of it
+ * @property {number[][]} src of each item, its source lines
+ * @property {Map<number, number[]>} of of each source line, its items
  */
-export function turned(parents) {
-  /** @type {Map<number, number[]>} */
-  const children = new Map();
-  for (const [n, up] of parents)
-    for (const p of up) {
-      const list = children.get(p);
-      if (list) list.push(n); else children.set(p, [n]);
-    }
-  return children;
+
+/**
+ * Runs of equal lists, each written once: "3 4*7,,5" is seven times [3, 4], then [], then [5].
+ * @param {string} text
+ * @returns {number[][]}
+ */
+export function decode(text) {
+  /** @type {number[][]} */
+  const lists = [];
+  for (const run of text.split(",")) {
+    const [numbers = "", times = "1"] = run.split("*");
+    const list = numbers ? numbers.split(" ").map(Number) : [];
+    for (let k = Number(times); k > 0; k--) lists.push(list);
+  }
+  return lists;
 }
 
 /**
- * Everything that a line comes from and everything made of it.
- * @param {Map<number, number[]>} parents
- * @param {Map<number, number[]>} children
- * @param {number[]} start
- * @returns {Set<number>} `start`, its ancestors and its descendants
+ * @param {{up: string, src: string}} data
+ * @returns {Links}
  */
-export function related(parents, children, start) {
-  const found = new Set(start);
-  for (const next of [parents, children]) {
-    const queue = [...start];
+export function linksOf(data) {
+  const up = decode(data.up), src = decode(data.src);
+  /** @type {number[][]} */
+  const down = up.map(() => []);
+  /** @type {Map<number, number[]>} */
+  const of = new Map();
+  up.forEach((parents, n) => { for (const p of parents) down[p]?.push(n); });
+  src.forEach((lines, n) => { for (const s of lines) { const made = of.get(s); if (made) made.push(n); else of.set(s, [n]); } });
+  return { up, down, src, of };
+}
+
+/**
+ * Everything that an item comes from and everything made of it, never its siblings.
+ * @param {Links} links
+ * @param {number} start
+ * @returns {Set<number>} with `start`
+ */
+export function related(links, start) {
+  const found = new Set([start]);
+  for (const next of [links.up, links.down]) {
+    const queue = [start];
     for (let n = queue.pop(); n !== undefined; n = queue.pop())
-      for (const m of next.get(n) ?? []) if (!found.has(m)) { found.add(m); queue.push(m); }
+      for (const m of next[n] ?? []) if (!found.has(m)) { found.add(m); queue.push(m); }
   }
   return found;
 }
 
-/** @param {string | undefined} text @returns {number[]} */
-export function numbers(text) {
-  return text ? text.split(" ").map(Number) : [];
+/**
+ * What to light when a line is pointed at: an item lights what it is related to, and more softly what else its source lines became; a
+ * source line lights every item it became.
+ * @param {Links} links
+ * @param {{n?: number, src?: number}} at
+ * @returns {{hot: Set<number>, warm: Set<number>, sources: Set<number>}}
+ */
+export function lit(links, at) {
+  if (at.src !== undefined) return { hot: new Set(links.of.get(at.src) ?? []), warm: new Set(), sources: new Set([at.src]) };
+  const hot = related(links, at.n ?? -1), sources = new Set(links.src[at.n ?? -1] ?? []), warm = new Set();
+  for (const s of sources) for (const n of links.of.get(s) ?? []) if (!hot.has(n)) warm.add(n);
+  return { hot, warm, sources };
 }
 
 /**
- * What to light when a line is pointed at: `hot` lines by their own number, `sources` by source line.
- * @param {{n: number, p: number[], s: number[]}[]} lines
- * @param {{n?: number, src?: number}} at
- * @param {Map<number, number[]>} parents
- * @param {Map<number, number[]>} children
+ * One sentence about where a source line went.
+ * @param {string} place "demo.py:42"
+ * @param {string[]} titles titles of the steps that are shown
+ * @param {number[]} counts lines that came of it in each of them
+ * @param {string[]} whys why there are none, where it is known
  */
-export function lit(lines, at, parents = new Map(lines.map((l) => [l.n, l.p])), children = turned(parents)) {
-  const start = at.src === undefined ? [/** @type {number} */ (at.n)] : lines.filter((l) => l.s.includes(/** @type {number} */ (at.src))).map((l) => l.n);
-  const hot = at.src === undefined ? related(parents, children, start) : new Set(start);
-  const own = lines.filter((l) => l.n === at.n).flatMap((l) => l.s);
-  const sources = new Set(at.src === undefined ? own : [at.src]);
-  const warm = new Set(lines.filter((l) => !hot.has(l.n) && l.s.some((s) => sources.has(s))).map((l) => l.n));
-  return { hot, warm, sources };
+export function wentTo(place, titles, counts, whys) {
+  return `${place}: ` + titles.map((title, k) => (counts[k] ? `${counts[k]} line${counts[k] === 1 ? "" : "s"} in ${title}` : `none in ${title}${whys[k] ? ` (${whys[k]})` : ""}`)).join("; ");
+}
+
+/** @template {HTMLElement} T @param {ParentNode} root @param {string} selector @returns {T[]} */
+const all = (root, selector) => [...root.querySelectorAll(selector)].map((e) => /** @type {T} */ (e));
+
+/** A small element. @param {string} tag @param {string} text */
+function make(tag, text) {
+  const e = document.createElement(tag);
+  e.textContent = text;
+  return e;
 }
 
 /** @param {HTMLElement} root */
 function start(root) {
   root.classList.add("clab-on");
-  /** @type {HTMLDetailsElement[]} */
-  const steps = [...root.querySelectorAll(".clab-step")].map((e) => /** @type {HTMLDetailsElement} */ (e));
-  const tabs = [...root.querySelectorAll(".clab-nav a")].map((e) => /** @type {HTMLElement} */ (e));
   const live = /** @type {HTMLElement} */ (root.querySelector(".clab-live"));
-  const id = "clab" + Math.random().toString(36).slice(2);
-  const list = /** @type {HTMLElement} */ (root.querySelector(".clab-nav ol"));
-  list.setAttribute("role", "tablist");
-  list.setAttribute("aria-orientation", "vertical");
-  steps.forEach((step, i) => { step.open = true; step.id = `${id}p${i}`; step.tabIndex = 0; step.setAttribute("role", "tabpanel"); step.setAttribute("aria-labelledby", `${id}t${i}`); });
-  tabs.forEach((tab, i) => {
-    tab.id = `${id}t${i}`; tab.setAttribute("role", "tab"); tab.setAttribute("aria-controls", `${id}p${i}`);
+  const stage = tabs(root, live);
+  link(root, live, stage);
+  filters(root);
+  copying(root, live);
+}
+
+/**
+ * The steps as tabs; "Beside it" shows a second one.
+ * @param {HTMLElement} root @param {HTMLElement} live
+ * @returns {{panels: HTMLElement[], tabs: HTMLElement[], titles: string[], shown: () => number[]}}
+ */
+function tabs(root, live) {
+  const panels = all(root, ".clab-step"), found = all(root, ".clab-nav a");
+  const titles = panels.map((p) => p.querySelector(".clab-h3")?.firstChild?.textContent?.trim() ?? "");
+  const order = found.map((tab) => panels.findIndex((p) => p.dataset.step === tab.hash.slice(root.id.length + 2)));
+  for (const list of all(root, ".clab-nav ul")) {
+    list.setAttribute("role", "tablist");
+    list.setAttribute("aria-orientation", "vertical");
+    list.setAttribute("aria-label", list.previousElementSibling?.textContent ?? "Steps");
+  }
+  found.forEach((tab, k) => {
+    const panel = /** @type {HTMLElement} */ (panels[order[k] ?? 0]);
+    tab.id = `${panel.id}-tab`;
+    tab.setAttribute("role", "tab");
+    tab.setAttribute("aria-controls", panel.id);
     tab.parentElement?.setAttribute("role", "presentation");
-    tab.addEventListener("click", (event) => { event.preventDefault(); show(i); });
-  });
-  const beside = chooser(tabs.map((t) => t.textContent ?? ""), () => show(current));
-  root.querySelector(".clab-head")?.append(beside.label);
-
-  let current = 0;
-  /** @param {number} i */
-  function show(i) {
-    current = i;
-    const second = beside.value();
-    steps.forEach((step, k) => step.classList.toggle("clab-shown", k === i || k === second));
-    tabs.forEach((tab, k) => { tab.setAttribute("aria-selected", String(k === i)); tab.tabIndex = k === i ? 0 : -1; });
-    live.textContent = `Step ${i + 1} of ${tabs.length}: ${tabs[i]?.textContent ?? ""}`;
-  }
-  list.addEventListener("keydown", (event) => {
-    const to = { ArrowDown: current + 1, ArrowUp: current - 1, Home: 0, End: tabs.length - 1 }[event.key];
-    if (to === undefined || !tabs[to]) return;
-    event.preventDefault(); event.stopPropagation(); show(to); tabs[to].focus();
-  });
-  if (tabs.length) show(0);
-  link(root, live);
-  for (const button of root.querySelectorAll(".clab-copy"))
-    button.addEventListener("click", () => { navigator.clipboard?.writeText(button.nextElementSibling?.textContent ?? ""); live.textContent = "Copied"; });
-}
-
-/** A labelled select "Beside it", "nothing" first. @param {string[]} titles @param {() => void} changed */
-function chooser(titles, changed) {
-  const label = document.createElement("label"), select = document.createElement("select");
-  label.append("Beside it: ", select);
-  for (const [value, text] of [["", "nothing"], ...titles.map((t, i) => [String(i), t])]) select.append(new Option(text, value));
-  select.addEventListener("change", changed);
-  return { label, value: () => (select.value === "" ? -1 : Number(select.value)) };
-}
-
-/** Pointing at a line, or moving the cursor to it, lights what it is linked with. @param {HTMLElement} root @param {HTMLElement} live */
-function link(root, live) {
-  const items = [...root.querySelectorAll(".clab-l[data-n]")].map((e) => /** @type {HTMLElement} */ (e));
-  const sources = [...root.querySelectorAll(".clab-l[data-src]")].map((e) => /** @type {HTMLElement} */ (e));
-  const lines = items.map((e) => ({ n: Number(e.dataset.n), p: numbers(e.dataset.p), s: numbers(e.dataset.s) }));
-  const parents = new Map(lines.map((l) => [l.n, l.p])), children = turned(parents);
-  let pinned = false;
-  /** @param {HTMLElement} e */
-  const at = (e) => (e.dataset.src === undefined ? { n: Number(e.dataset.n) } : { src: Number(e.dataset.src) });
-  /** @param {HTMLElement} e */
-  function light(e) {
-    const { hot, warm, sources: from } = lit(lines, at(e), parents, children);
-    items.forEach((line, i) => { const n = lines[i]?.n ?? -1; line.classList.toggle("clab-hot", hot.has(n)); line.classList.toggle("clab-warm", warm.has(n)); });
-    sources.forEach((line) => line.classList.toggle("clab-hot", from.has(Number(line.dataset.src))));
-    live.textContent = `${hot.size + warm.size} linked lines`;
-  }
-  for (const e of [...items, ...sources]) {
-    e.addEventListener("pointerenter", () => { if (!pinned) light(e); });
-    e.addEventListener("focus", () => light(e));
-    e.addEventListener("click", () => { pinned = !pinned; light(e); });
-  }
-  for (const group of root.querySelectorAll(".clab-lines")) rove([...group.children].map((e) => /** @type {HTMLElement} */ (e)));
-}
-
-/** One tab stop for a list of lines; arrows move within it. @param {HTMLElement[]} lines */
-function rove(lines) {
-  lines.forEach((line, i) => {
-    line.tabIndex = i ? -1 : 0;
-    line.addEventListener("keydown", (event) => {
-      const to = lines[i + ({ ArrowDown: 1, ArrowUp: -1 }[event.key] ?? 0)];
-      if (!to || to === line) return;
-      event.preventDefault(); event.stopPropagation();
-      line.tabIndex = -1; to.tabIndex = 0; to.focus();
+    panel.setAttribute("role", "tabpanel");
+    panel.setAttribute("aria-labelledby", tab.id);
+    panel.tabIndex = 0;
+    tab.addEventListener("click", (event) => { event.preventDefault(); show(k); });
+    tab.addEventListener("keydown", (event) => {
+      const to = { ArrowDown: k + 1, ArrowRight: k + 1, ArrowUp: k - 1, ArrowLeft: k - 1, Home: 0, End: found.length - 1 }[event.key];
+      if (to === undefined || !found[to]) return;
+      event.preventDefault(); event.stopPropagation(); show(to); found[to]?.focus();
     });
   });
+  const label = make("label", "Beside it: "), select = document.createElement("select");
+  [["", "nothing"], ...order.map((p) => [String(p), titles[p] ?? ""])].forEach(([value, text]) => select.append(new Option(text, value)));
+  select.addEventListener("change", () => show(current));
+  label.append(select);
+  root.querySelector(".clab-head")?.append(label);
+  let current = 0;
+  const shown = () => [...new Set([order[current] ?? 0, ...(select.value === "" ? [] : [Number(select.value)])])];
+  /** @param {number} k */
+  function show(k) {
+    current = k;
+    const now = shown();
+    panels.forEach((panel, p) => panel.classList.toggle("clab-shown", now.includes(p)));
+    found.forEach((tab, i) => { tab.setAttribute("aria-selected", String(i === k)); tab.tabIndex = i === k ? 0 : -1; });
+    live.textContent = `Step ${k + 1} of ${found.length}: ${titles[order[k] ?? 0] ?? ""}. Point at a line to see what it comes from and what came of it; click keeps it.`;
+  }
+  if (found.length) show(0);
+  return { panels, tabs: order.map((_, k) => /** @type {HTMLElement} */ (found[order.indexOf(k)])), titles, shown };
+}
+
+/**
+ * Pointing at a line, or moving the cursor to it, lights what it is linked with; a click or Enter keeps it, Escape lets go.
+ * @param {HTMLElement} root @param {HTMLElement} live @param {ReturnType<typeof tabs>} stage
+ */
+function link(root, live, stage) {
+  /** @type {{up: string, src: string, lost: Record<string, Record<string, number>>, why: string[]}} */
+  const data = JSON.parse(root.querySelector(".clab-links")?.textContent ?? "{}");
+  const links = linksOf(data);
+  /** @type {HTMLElement[]} */ const items = [];
+  /** @type {HTMLElement[]} */ const sources = [];
+  /** @type {number[]} */ const panelOf = [];
+  /** @type {WeakMap<Element, {n?: number, src?: number, place?: string}>} */
+  const at = new WeakMap();
+  for (const list of all(root, "ol.clab-lines")) {
+    const first = /** @type {HTMLOListElement} */ (list).start, source = list.classList.contains("clab-src");
+    const panel = stage.panels.findIndex((p) => p.contains(list));
+    [...list.children].forEach((child, k) => {
+      const line = /** @type {HTMLElement} */ (child);
+      (source ? sources : items)[first + k] = line;
+      if (!source) panelOf[first + k] = panel;
+      at.set(line, source ? { src: first + k, place: `${list.dataset.file}:${Number(list.dataset.first) + k}` } : { n: first + k });
+    });
+    if (list.firstElementChild) /** @type {HTMLElement} */ (list.firstElementChild).tabIndex = 0;
+  }
+  /** @param {number} s */
+  const place = (s) => at.get(sources[s] ?? root)?.place ?? "";
+  /** @type {HTMLElement[]} */ let painted = [];
+  /** @type {HTMLElement | null} */ let pinned = null;
+
+  function dark() {
+    for (const e of painted) e.classList.remove("clab-hot", "clab-warm", "clab-pin");
+    for (const badge of all(root, ".clab-badge")) badge.remove();
+    painted = [];
+  }
+  /** @param {HTMLElement} line */
+  function light(line) {
+    dark();
+    const point = at.get(line) ?? {}, { hot, warm, sources: from } = lit(links, point);
+    /** @type {number[]} */ const counts = stage.panels.map(() => 0);
+    /** @type {Map<Element, number>} */ const folded = new Map();
+    for (const [set, css] of /** @type {[Set<number>, string][]} */ ([[hot, "clab-hot"], [warm, "clab-warm"]]))
+      for (const n of set) {
+        const e = items[n];
+        if (!e) continue;
+        e.classList.add(css); painted.push(e);
+        const panel = panelOf[n] ?? -1, details = e.closest("details");
+        counts[panel] = (counts[panel] ?? 0) + 1;
+        if (details) folded.set(details, (folded.get(details) ?? 0) + 1);
+      }
+    for (const s of from) if (sources[s]) { sources[s]?.classList.add("clab-hot"); painted.push(/** @type {HTMLElement} */ (sources[s])); }
+    if (pinned === line) { line.classList.add("clab-pin"); painted.push(line); }
+    counts.forEach((count, p) => { if (count) badge(stage.tabs[p], count); });
+    for (const [details, count] of folded) badge(details.firstElementChild, count);
+    live.textContent = say(point, counts, from);
+  }
+  /** @param {Element | null | undefined} e @param {number} count */
+  function badge(e, count) {
+    const b = make("b", String(count));
+    b.className = "clab-badge"; b.title = "linked lines"; b.setAttribute("aria-hidden", "true");
+    e?.append(b);
+  }
+  /** @param {{n?: number, src?: number}} point @param {number[]} counts @param {Set<number>} from */
+  function say(point, counts, from) {
+    const now = stage.shown();
+    if (point.src !== undefined) {
+      const why = now.map((p) => data.why[data.lost[stage.panels[p]?.dataset.step ?? ""]?.[point.src ?? -1] ?? -1] ?? "");
+      return wentTo(place(point.src), now.map((p) => stage.titles[p] ?? ""), now.map((p) => counts[p] ?? 0), why);
+    }
+    const total = counts.reduce((a, b) => a + b, 0), steps = counts.filter((c) => c).length;
+    return `${from.size ? `from ${[...from].map(place).join(", ")}` : "from no single line of yours"}: ${total} linked lines in ${steps} steps`;
+  }
+  /** Brings the first lit line of every other pane into sight, without moving the page. @param {HTMLElement} line */
+  function reveal(line) {
+    for (const pane of [root.querySelector(".clab-source"), ...stage.shown().map((p) => stage.panels[p])]) {
+      if (!pane || pane.contains(line)) continue;
+      const first = pane.querySelector(".clab-hot");
+      const details = first?.closest("details");
+      if (details) details.open = true;
+      if (first) pane.scrollTop += first.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
+    }
+  }
+  /** @param {Event} event */
+  const lineOf = (event) => /** @type {HTMLElement | null} */ (event.target instanceof Element ? event.target.closest(".clab-lines > li") : null);
+  root.addEventListener("pointerover", (event) => { const line = lineOf(event); if (line && !pinned) light(line); });
+  root.addEventListener("focusin", (event) => { const line = lineOf(event); if (line && !pinned) light(line); });
+  /** @param {HTMLElement} line */
+  function pin(line) {
+    pinned = pinned === line ? null : line;
+    light(line);
+    if (pinned) reveal(line);
+  }
+  root.addEventListener("click", (event) => { const line = lineOf(event); if (line && !String(getSelection() ?? "")) pin(line); });
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && painted.length) { pinned = null; dark(); live.textContent = ""; event.stopPropagation(); }
+    const line = lineOf(event);
+    if (!line) return;
+    const to = { ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling, Home: line.parentElement?.firstElementChild, End: line.parentElement?.lastElementChild }[event.key];
+    if (event.key === "Enter" || event.key === " ") pin(line);
+    else if (to) { line.removeAttribute("tabindex"); const next = /** @type {HTMLElement} */ (to); next.tabIndex = 0; next.focus(); }
+    else return;
+    event.preventDefault(); event.stopPropagation();
+  });
+}
+
+/** A field above each table of decisions that leaves the rows that hold a word. @param {HTMLElement} root */
+function filters(root) {
+  for (const why of all(root, ".clab-why")) {
+    const label = make("label", "Only rows with "), input = document.createElement("input"), count = make("small", "");
+    const parts = all(why, "tbody");
+    input.type = "search";
+    input.addEventListener("input", () => {
+      const wanted = input.value.toLowerCase();
+      let left = 0;
+      for (const part of parts) {
+        const head = part.rows[0]?.textContent?.toLowerCase() ?? "";
+        let here = 0;
+        for (const row of [.../** @type {HTMLTableSectionElement} */ (part).rows].slice(1)) {
+          row.hidden = !(head + (row.textContent ?? "").toLowerCase()).includes(wanted);
+          if (!row.hidden) here++;
+        }
+        part.hidden = !here;
+        left += here;
+      }
+      count.textContent = wanted ? ` ${left} left` : "";
+    });
+    label.append(input, count);
+    why.querySelector("summary")?.after(label);
+  }
+}
+
+/** A button on every pane that copies its lines as they stand. @param {HTMLElement} root @param {HTMLElement} live */
+function copying(root, live) {
+  for (const pane of all(root, ".clab-sec")) {
+    const button = make("button", "Copy");
+    button.setAttribute("type", "button");
+    button.addEventListener("click", async () => {
+      const lines = all(pane, "ol.clab-lines > li, pre").map((e) => e.textContent ?? "");
+      live.textContent = (await copy(lines.join("\n"))) ? `Copied ${lines.length} lines` : "The browser did not allow copying";
+    });
+    const head = pane.querySelector(".clab-h4");
+    head ? head.append(button) : pane.querySelector("summary")?.after(button);
+  }
+}
+
+/** @param {string} text @returns {Promise<boolean>} */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
 }
 
 if (typeof document !== "undefined") for (const root of document.querySelectorAll(".clab:not(.clab-on)")) start(/** @type {HTMLElement} */ (root));

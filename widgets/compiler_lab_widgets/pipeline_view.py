@@ -1,150 +1,209 @@
 """The pipeline view: every step of a compile, with linked lines from the user's source to the machine code.
 
 In: the plain data of ``compiler_lab.observe.html.view_data``. Out: an HTML fragment that is complete without script: the source, then
-one ``<details>`` for each step with its lines, decisions and text. With script (``pipeline_view.js``) the steps become tabs, two
-of them can stand side by side, and a line under the pointer or the cursor lights up everything it comes from and
-everything made of it. Always holds: all text is escaped, no external address, every rule is prefixed ``clab``.
+each step with its lines, decisions and text. With script (``pipeline_view.js``) the steps become tabs, two of them can stand side by
+side, and a line under the pointer or the cursor lights up everything it comes from and everything made of it.
+Always holds: all text is escaped, no external address, every rule is prefixed ``clab``; item n is line n - start of its list.
 """
 
 from __future__ import annotations
 
+import hashlib
 import html
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from pygments import lex
 from pygments.lexer import Lexer
-from pygments.lexers.asm import GasLexer
 from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, String
 
-SECTIONS: dict[str, str] = {
-    "instruction": "Bytecode",
-    "new_instruction": "Bytecode that replaces it",
-    "guard": "Guards: what must hold for this code to run",
-    "break": "Graph breaks",
-    "placeholder": "Graph",
-    "get_attr": "Graph",
-    "call_function": "Graph",
-    "call_method": "Graph",
-    "output": "Graph",
-    "line": "C++ source",
-    "wrapper": "The wrapper that calls the kernels",
-    "assembly": "Assembly",
-    "slot": "Memory plan",
-}
-LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "wrapper": PythonLexer, "assembly": GasLexer}
+from . import words
+from .memory_chart import memory_chart
+
+LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "wrapper": PythonLexer}
 COLOURS = ((Comment, "c"), (Keyword, "k"), (String, "s"), (Number, "m"), (Name.Function, "f"), (Name.Builtin, "k"))
-EXPLANATIONS: dict[str, str] = {
-    "capture": "The frame's bytecode was run symbolically: tensor operations became nodes, everything else was done once. Guards say when this may be reused.",
-    "joint": "Forward and backward, traced together below autograd: every node is one aten operator.",
-    "functionalize": "No node writes to a tensor any more: in-place operators became pure ones, and writes through views were put back into their base.",
-    "eliminate dead code": "Nodes that no output needs are gone.",
-    "decompose": "Large operators are opened into small ones, so that their pieces can fuse with their neighbours.",
-    "simplify views": "Views of views became one, views that change nothing are gone.",
-    "eliminate common subexpressions": "The same operator on the same operands is computed once.",
-    "partition": "The joint graph is cut in two. What crosses the cut is kept in memory until the backward; the rest is recomputed.",
-    "lower": "Every operator is a loop over an index, or a call of a library. Views cost nothing: they are strides.",
-    "schedule": "Loops that share data became one kernel, if nothing spoke against it; each pair has its reason.",
-    "plan memory": "Buffers that never live at the same time share one place.",
-    "generate": "One C++ function for each kernel, and the Python that calls them in order.",
-    "build": "What the C++ compiler made of it.",
-}
+NODE = re.compile(r"^(\w+)(: .*?)? = ([\w.]+)(.*)$", re.DOTALL)
+FOLDED = ("guard", "wrapper", "instruction", "new_instruction")
+LONG = 24  # sections of these kinds that have more lines are folded
+
+Item = Mapping[str, Any]
+Step = Mapping[str, Any]
 
 
 def render(data: Mapping[str, Any]) -> str:
     """The whole view. ``data``: see ``compiler_lab.observe.html.view_data``."""
-    steps = list(data["steps"])
-    titles = [_title(step) for step in steps]
-    nav = "".join(f'<li><a href="#" data-step="{i}"{_dim(step)}>{_esc(t)}</a></li>' for i, (t, step) in enumerate(zip(titles, steps, strict=True)))
-    graphs = len({step["graph"] for step in steps})
-    seconds = sum(step["seconds"] for step in steps)
+    steps: list[Step] = list(data["steps"])
+    ident = "clab-" + hashlib.sha256("\n".join([data["title"], *(i["text"] for s in steps for i in s["items"])]).encode()).hexdigest()[:8]
+    view = _View(data, ident)
+    body = "".join(map(view.panel, steps))
+    sources = _sources(data["sources"])
     environment = ", ".join(f"{k} {v}" for k, v in data["environment"].items())
-    head = f"{graphs} graph{'s' if graphs != 1 else ''}, {len(steps)} steps, {seconds:.2f} s to compile; {environment}"
-    panels = "".join(_panel(i, t, step) for i, (t, step) in enumerate(zip(titles, steps, strict=True)))
+    head = f"{_count(len({s['graph'] for s in steps}), 'graph')}, {_count(len(steps), 'step')}, {_seconds(data['seconds'])} to compile; {environment}"
     return (
-        f'<div class="clab" data-lm-suppress-shortcuts="true"><style>{_asset("pipeline_view.css")}</style>'
-        f'<header class="clab-head"><h2>{_esc(data["title"])}</h2><p>{_esc(head)}</p></header>'
-        f'<div class="clab-body"><nav class="clab-nav" aria-label="Steps of the compile"><ol>{nav}</ol></nav>'
-        f'<div class="clab-panes"><section class="clab-source" aria-label="Your source"><h3>Your source</h3>{_sources(data["sources"])}</section>'
-        f'<div class="clab-steps">{panels}</div></div></div>'
-        f'<p class="clab-live" aria-live="polite"></p><script type="module">{_asset("pipeline_view.js")}</script></div>'
+        f'<div class="clab" id="{ident}" data-lm-suppress-shortcuts="true"><style>{_asset("pipeline_view.css")}</style>'
+        f'<div class="clab-head"><div>{heading(2, _esc(data["title"]))}<p>{_esc(head)}</p></div></div>'
+        f'<div class="clab-body"><nav class="clab-nav" aria-label="Steps of the compile">{_nav(steps, ident)}</nav>'
+        f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{sources}</section>'
+        f'<div class="clab-steps">{body}</div></div></div><p class="clab-live" role="status"></p>'
+        f'<script type="application/json" class="clab-links">{json.dumps(_links(data, steps), separators=(",", ":"))}</script>'
+        f'<script type="module">{_asset("pipeline_view.js")}</script></div>'
     )
 
 
-def _title(step: Mapping[str, Any]) -> str:
-    part = f", {step['part']}" if step["part"] else ""
-    return f"{step['name']}{part}" + (f" (graph {step['graph']})" if step["graph"] else "")
-
-
-def _dim(step: Mapping[str, Any]) -> str:
-    return "" if step["changed"] else ' class="clab-same" title="this step changed nothing"'
-
-
-def _panel(i: int, title: str, step: Mapping[str, Any]) -> str:
-    explanation = EXPLANATIONS.get(step["name"], "")
-    note = "" if step["changed"] else "<p><em>This step changed nothing.</em></p>"
-    body = "".join(
-        _section(name, list(items)) for name, items in itertools.groupby(step["items"], key=lambda item: SECTIONS.get(item["kind"], _plural(item["kind"])))
-    )
-    return (
-        f'<details class="clab-step" data-step="{i}"><summary>{_esc(title)} <small>{step["seconds"] * 1e3:.1f} ms</small></summary>'
-        f"<p>{_esc(explanation)}</p>{note}{body}{_decisions(step['decisions'])}{_text(step['text'])}</details>"
-    )
-
-
-def _section(name: str, items: list[Mapping[str, Any]]) -> str:
-    painted = _paint(items)
-    lines = "".join(_line(item, text) for item, text in zip(items, painted, strict=True))
-    return f'<h4>{_esc(name)}</h4><div class="clab-lines" role="list">{lines}</div>'
-
-
-def _line(item: Mapping[str, Any], painted: str) -> str:
-    up = f' data-p="{" ".join(map(str, item["up"]))}"' if item["up"] else ""
-    src = f' data-s="{" ".join(map(str, item["src"]))}"' if item["src"] else ""
-    where = f' title="{_esc(item["where"])}"' if item["where"] else ""
-    return f'<div class="clab-l" role="listitem" data-n="{item["n"]}"{up}{src}{where}>{painted or "&nbsp;"}</div>'
-
-
-def _sources(sources: Iterable[Mapping[str, Any]]) -> str:
-    blocks: list[str] = []
-    for source in sources:
-        painted = _highlight("\n".join(source["lines"]), PythonLexer)
-        lines = "".join(
-            f'<div class="clab-l" role="listitem" data-src="{n}"><span class="clab-no">{source["first"] + k}</span>{text or "&nbsp;"}</div>'
-            for k, (n, text) in enumerate(zip(source["numbers"], painted, strict=True))
+def _nav(steps: Sequence[Step], ident: str) -> str:
+    """One list for each phase, in order of their first steps."""
+    phases: dict[tuple[int, str], list[Step]] = {}
+    for step in steps:
+        phases.setdefault((step["graph"], words.phase(step)), []).append(step)
+    most = max((step["seconds"] for step in steps), default=0.0) or 1.0
+    several = len({graph for graph, _ in phases}) > 1
+    parts: list[str] = []
+    same = ' class="clab-same" title="this step changed nothing"'
+    for (graph, phase), members in phases.items():
+        tabs = "".join(
+            f'<li><a href="#{ident}-{s["index"]}"{"" if s["changed"] else same} '
+            f'style="--clab-w:{s["seconds"] / most:.3f}"><span>{_esc(s["name"])}</span> <small>{_seconds(s["seconds"])}</small></a></li>'
+            for s in members
         )
-        blocks.append(f'<h4>{_esc(source["name"])}</h4><div class="clab-lines" role="list">{lines}</div>')
-    return "".join(blocks) or "<p>Source not available.</p>"
+        parts.append(f"{heading(3, _esc(f'Graph {graph}: {phase}' if several else phase))}<ul>{tabs}</ul>")
+    return "".join(parts)
 
 
-def _decisions(decisions: list[Mapping[str, Any]]) -> str:
-    if not decisions:
-        return ""
-    facts: Callable[[Mapping[str, Any]], str] = lambda d: ", ".join(f"{k} {_plain(v)}" for k, v in d["facts"].items())
-    cells = [(d["kind"], ", ".join(s.split("/", 1)[-1] for s in d["subject"]), d["outcome"], d["reason"], facts(d)) for d in decisions]
-    rows = "".join("<tr>" + "".join(f"<td>{_esc(c)}</td>" for c in row) + "</tr>" for row in cells)
-    head = "".join(f'<th scope="col">{h}</th>' for h in ("kind", "subject", "outcome", "reason", "facts"))
-    summary = f"Decisions ({len(decisions)})"
-    return f'<details class="clab-more"><summary>{summary}</summary><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>'
+class _View:
+    """What the panels need of the whole: titles of steps, and the user's line behind each number."""
+
+    def __init__(self, data: Mapping[str, Any], ident: str) -> None:
+        self.ident = ident
+        self.titles = {s["index"]: _title(s) for s in data["steps"]}
+        self.groups = {(s["part"], s["graph"]): _groups(s) for s in data["steps"] if s["name"] == "schedule"}
+        self.line: dict[int, int] = {}
+        self.where: dict[int, str] = {}
+        for source in data["sources"]:
+            for k, n in enumerate(source["numbers"]):
+                self.line[n] = source["first"] + k
+                self.where[n] = f"{source['name']}:{source['first'] + k}"
+
+    def panel(self, step: Step) -> str:
+        note = "" if step["changed"] else "<p><em>This step changed nothing.</em></p>"
+        slots = [item for item in step["items"] if item["kind"] == "slot"]
+        chart = memory_chart(slots, self.groups.get((step["part"], step["graph"]), [])) if slots else ""
+        sections = "".join(itertools.starmap(self.section, _sections(step)))
+        index = step["index"]
+        title = f"{_esc(self.titles[index])} <small>{_seconds(step['seconds'])}</small>"
+        return (
+            f'<div class="clab-step" id="{self.ident}-{index}" data-step="{index}">{heading(3, title)}'
+            f"<p>{_esc(words.EXPLANATIONS.get(step['name'], ''))}</p>{note}{chart}{sections}"
+            f"{_removed(step['removed'])}{self.lost(step)}{_decisions(step['decisions'])}{_text(step['text'])}</div>"
+        )
+
+    def section(self, title: str, items: list[Item]) -> str:
+        kind = items[0]["kind"]
+        if kind == "assembly":
+            return heading(4, _esc(title)) + "".join(self.assembly(name, group) for name, group in _by_kernel(items))
+        said = f"{_esc(title)} <small>{_count(len(items), 'line')}</small>"
+        lists = self.lists(items, _paint(items))
+        if kind in FOLDED and len(items) > LONG:
+            return _more(said, lists, "clab-sec")
+        return f'<div class="clab-sec">{heading(4, said)}{lists}</div>'
+
+    def assembly(self, name: str, items: list[Item]) -> str:
+        vector = sum(bool(item["facts"].get("vector")) for item in items)
+        said = f"{_esc(name)} <small>{_count(len(items), 'line')}, {vector} of vector arithmetic</small>"
+        return _more(said, self.lists(items, [_instruction(item) for item in items]), "clab-sec")
+
+    def lists(self, items: list[Item], painted: list[str]) -> str:
+        """Ordered lists that count as the items are numbered: a new one where a number is left out. The user's line stands at the edge."""
+        parts: list[str] = []
+        expected, last = -1, ""
+        for item, text in zip(items, painted, strict=True):
+            if item["n"] != expected:
+                parts.append(f'{"</ol>" if parts else ""}<ol class="clab-lines" start="{item["n"]}">')
+                last = ""
+            numbers = [self.line[s] for s in item["src"]]
+            label = ",".join(map(str, numbers[:2])) + ("+" if len(numbers) > 2 else "")
+            shown = f' data-l="{label}"' if label and label != last else ""
+            last, expected = label, item["n"] + 1
+            parts.append(f"<li{shown}>{f'<ins>{text}</ins>' if item['new'] else text}</li>")
+        return "".join(parts) + "</ol>"
+
+    def lost(self, step: Step) -> str:
+        """The lines of the user's that nothing in this step comes from, with the reason and the step that has it."""
+        if not step["lost"]:
+            return ""
+        said = lambda one: "" if one["step"] == step["index"] else f" ({self.titles.get(one['step'], 'an earlier step')})"
+        rows = "".join(f"<li>{_esc(self.where[one['src']])}: {_esc(words.why_lost(one['why']))}{_esc(said(one))}</li>" for one in step["lost"])
+        return _more(f"Your lines that nothing here comes from <small>{len(step['lost'])}</small>", f"<ul>{rows}</ul>")
 
 
-def _text(text: str) -> str:
-    copy = '<button type="button" class="clab-copy">Copy</button>'
-    return f'<details class="clab-more"><summary>As text</summary>{copy}<pre tabindex="0">{_esc(text)}</pre></details>'
+def _title(step: Step) -> str:
+    return step["name"] + (f", {step['part']}" if step["part"] else "") + (f" (graph {step['graph']})" if step["graph"] else "")
 
 
-def _paint(items: list[Mapping[str, Any]]) -> list[str]:
-    """Each item's text as HTML, coloured where its kind has a lexer."""
+def _groups(schedule: Step) -> list[str]:
+    """The names of a schedule's kernels and library calls in order: ids with one level."""
+    return [item["id"].split("/")[1] for item in schedule["items"] if item["id"].count("/") == 1]
+
+
+def _sections(step: Step) -> list[tuple[str, list[Item]]]:
+    """(title, items) in the order of ``words.ORDER``; graphs apart by stage; a kind without a section belongs to the artifact's own."""
+    own = words.TYPES.get(step["type"])
+    stages = {item["id"].split("/", 1)[0] for item in step["items"] if words.SECTIONS.get(item["kind"]) == "Graph"}
+    order = {title: k for k, title in enumerate(words.ORDER)}
+    found: dict[tuple[int, str], list[Item]] = {}
+    for item in step["items"]:
+        title = own or words.SECTIONS.get(item["kind"]) or "Items"
+        stage = item["id"].split("/", 1)[0]
+        name = f"Graph {stage}" if title == "Graph" and len(stages) > 1 else title
+        found.setdefault((order.get(title, len(order)), name), []).append(item)
+    return [(name, items) for (_, name), items in sorted(found.items(), key=lambda pair: pair[0][0])]
+
+
+def _by_kernel(items: list[Item]) -> list[tuple[str, list[Item]]]:
+    kernels: dict[str, list[Item]] = {}
+    for item in items:
+        kernels.setdefault(item["facts"].get("kernel", ""), []).append(item)
+    return sorted(kernels.items(), key=lambda pair: (len(pair[0]), pair[0]))
+
+
+def _instruction(item: Item) -> str:
+    """Labels and vector arithmetic stand out; the rest is plain, since there are thousands of them."""
+    text: str = item["text"]
+    if text.endswith(":"):
+        return f'<i class="k">{_esc(text)}</i>'
+    if not item["facts"].get("vector"):
+        return _esc(text)
+    name, _, rest = text.strip().partition(" ")
+    return f'{text[: len(text) - len(text.lstrip())]}<i class="f">{_esc(name)}</i> {_esc(rest)}'
+
+
+def _paint(items: list[Item]) -> list[str]:
+    """Each item's text as HTML: coloured by the lexer of its kind, else as a node; indented under the item whose id its own begins with."""
     lexer = LEXERS.get(items[0]["kind"])
-    one_line = all("\n" not in item["text"] for item in items)
-    if lexer is None or not one_line or any(item["kind"] != items[0]["kind"] for item in items):
-        return [_esc(item["text"]) for item in items]
-    return _highlight("\n".join(item["text"] for item in items), lexer)
+    if lexer is not None:
+        return _highlight("\n".join(item["text"] for item in items), lexer)
+    above: list[str] = []
+    painted: list[str] = []
+    for item in items:
+        while above and not (item["id"].startswith(above[-1]) and item["id"][len(above[-1])] in "/:.["):
+            above.pop()
+        painted.append("  " * len(above) + _node(item["text"]))
+        above.append(item["id"])
+    return painted
+
+
+def _node(text: str) -> str:
+    found = NODE.match(text)
+    if found is None:
+        return _esc(text)
+    name, value, target, rest = found.groups()
+    kind = f'<i class="c">{_esc(value)}</i>' if value else ""
+    return f'{_esc(name)}{kind} = <i class="f">{_esc(target)}</i>{_esc(rest)}'
 
 
 def _highlight(code: str, lexer: type[Lexer]) -> list[str]:
@@ -156,17 +215,89 @@ def _highlight(code: str, lexer: type[Lexer]) -> list[str]:
                 lines.append("".join(current))
                 current = []
             if piece:
-                current.append(f'<span class="clab-{css}">{_esc(piece)}</span>' if css else _esc(piece))
+                current.append(f'<i class="{css}">{_esc(piece)}</i>' if css and not piece.isspace() else _esc(piece))
     return [*lines, "".join(current)]
 
 
-def _plural(kind: str) -> str:
-    words = kind.replace("_", " ")
-    return words[:1].upper() + words[1:] + "s"
+def _sources(sources: Iterable[Mapping[str, Any]]) -> str:
+    blocks: list[str] = []
+    for source in sources:
+        painted = _highlight("\n".join(source["lines"]), PythonLexer)
+        lines = "".join(f'<li data-l="{source["first"] + k}">{text}</li>' for k, text in enumerate(painted))
+        said = f"{_esc(source['name'])} <small>lines {source['first']} to {source['first'] + len(painted) - 1}</small>"
+        start = f'start="{source["numbers"][0]}" data-file="{_esc(source["name"])}" data-first="{source["first"]}"'
+        blocks.append(f'<div class="clab-sec">{heading(4, said)}<ol class="clab-lines clab-src" {start}>{lines}</ol></div>')
+    return "".join(blocks) or "<p>Source not available.</p>"
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _decisions(decisions: list[Mapping[str, Any]]) -> str:
+    """A table with one part for each (kind, outcome, reason), its sentence at the head; complete, however long."""
+    if not decisions:
+        return ""
+    parts: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for d in decisions:
+        parts.setdefault((d["kind"], d["outcome"], d["reason"]), []).append(d)
+    bodies = ""
+    for (kind, outcome, reason), members in sorted(parts.items(), key=lambda pair: (pair[0][0], pair[0][1], -len(pair[1]))):
+        said = words.sentence(kind, reason)
+        bodies += f'<tbody><tr><th colspan="2" scope="rowgroup">{_esc(f"{kind}, {outcome}: {reason}")} <small>{len(members)}</small>'
+        bodies += f"{f'<br><em>{_esc(said)}</em>' if said else ''}</th></tr>"
+        bodies += "".join(f"<tr><td>{_esc(_subject(d['subject']))}</td><td>{_esc(_facts(d['facts']))}</td></tr>" for d in members) + "</tbody>"
+    saved = sum(d["facts"].get("bytes_saved", 0) for d in decisions if d["kind"] == "fuse" and d["outcome"] == "accepted")
+    traffic = f"; what was fused moves {saved:,} bytes less" if saved else ""
+    counts = ", ".join(f"{sum(len(m) for k, m in parts.items() if k[1] == o)} {o}" for o in dict.fromkeys(k[1] for k in parts))
+    table = f'<table><thead><tr><th scope="col">what</th><th scope="col">facts</th></tr></thead>{bodies}</table>'
+    scroll = f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Decisions">{table}</div>'
+    return _more(f"Why: {_count(len(decisions), 'decision')} <small>{_esc(counts + traffic)}</small>", scroll, "clab-why")
+
+
+def _subject(subject: list[str]) -> str:
+    return " + ".join(s.split("/", 1)[-1] for s in subject)
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    plain = lambda v: v if isinstance(v, str) else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else json.dumps(v)
+    return ", ".join(f"{k.replace('_', ' ')} {plain(v)}" for k, v in facts.items())
+
+
+def _removed(lines: list[str]) -> str:
+    if not lines:
+        return ""
+    gone = "".join(f"<li><del>{_esc(line)}</del></li>" for line in lines)
+    return _more(f"Removed or replaced by this step <small>{_count(len(lines), 'line')}</small>", f'<ul class="clab-gone" tabindex="0">{gone}</ul>')
+
+
+def _text(text: str | None) -> str:
+    return "" if text is None else _more("As text", f'<pre tabindex="0">{_esc(text)}</pre>', "clab-sec")
+
+
+def _links(data: Mapping[str, Any], steps: list[Step]) -> dict[str, Any]:
+    """For the script: of every item its parents and source lines, runs of equal ones once ("3 4*7": the next seven); why lines are lost."""
+    sentences: dict[str, int] = {}
+    lost = {s["index"]: {o["src"]: sentences.setdefault(words.why_lost(o["why"]), len(sentences)) for o in s["lost"]} for s in steps if s["lost"]}
+    return {"up": _runs(data["up"]), "src": _runs(data["src"]), "lost": lost, "why": list(sentences)}
+
+
+def _runs(lists: list[list[int]]) -> str:
+    runs = ((" ".join(map(str, key)), len(list(group))) for key, group in itertools.groupby(lists))
+    return ",".join(f"{text}*{k}" if k > 1 else text for text, k in runs)
+
+
+def heading(level: int, markup: str) -> str:
+    """A heading that a notebook's table of contents does not take for one of its own."""
+    return f'<div class="clab-h{level}" role="heading" aria-level="{level}">{markup}</div>'
+
+
+def _more(summary: str, markup: str, css: str = "") -> str:
+    return f'<details class="clab-more {css}"><summary>{summary}</summary>{markup}</details>'.replace(' "', '"')
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"
 
 
 def _esc(text: str) -> str:
