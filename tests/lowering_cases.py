@@ -12,6 +12,7 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
 from compiler_lab.core.fx import GraphArtifact
@@ -21,6 +22,8 @@ from compiler_lab.lowering.program import LoopProgram
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0, 25.0, 1e-30, -1e30, 2.5, -2.5, 1.5]
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+FEW = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
+"""One dtype of each kind: what every layout is tried with."""
 aten = torch.ops.aten
 
 
@@ -45,15 +48,27 @@ def op_of(name: str) -> torch._ops.OpOverload:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
+@functools.cache
+def fake_mode() -> FakeTensorMode:
+    return FakeTensorMode()
+
+
+def fake(mode: FakeTensorMode, real: Tensor) -> Tensor:
+    if real.storage_offset():
+        return mode.from_tensor(real, static_shapes=True)
+    with mode:  # several times faster
+        return torch.empty_strided(real.shape, real.stride(), dtype=real.dtype)
+
+
 def call_graph(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> tuple[GraphArtifact, list[Tensor]]:
     """A graph of one aten call, its tensors as placeholders; outputs are the tensors it returns."""
-    graph, mode, inputs = fx.Graph(), FakeTensorMode(), []
+    graph, mode, inputs = fx.Graph(), fake_mode(), []
     fakes: dict[fx.Node, Tensor] = {}
 
     def node(arg: Any) -> Any:
         if isinstance(arg, Tensor):
             n = graph.placeholder(f"x{len(inputs)}")
-            n.meta["val"] = fakes[n] = mode.from_tensor(arg, static_shapes=True)
+            n.meta["val"] = fakes[n] = fake(mode, arg)
             inputs.append(arg)
             return n
         return type(arg)(map(node, arg)) if isinstance(arg, (list, tuple)) else arg
@@ -77,7 +92,7 @@ def artifact(graph: fx.Graph, module: torch.nn.Module | None = None) -> GraphArt
     for n in graph.nodes:
         n.meta.setdefault("stack", ())
         n.meta.setdefault("parents", ())
-    return GraphArtifact(fx.GraphModule(module or torch.nn.Module(), graph), "aot.forward")
+    return GraphArtifact(_LazyGraphModule(module or torch.nn.Module(), graph), "aot.forward")
 
 
 def traced(fn: Callable[..., Any], *args: Tensor, decompositions: Any = None, mode: Literal["fake", "real"] = "fake") -> GraphArtifact:
@@ -109,14 +124,16 @@ def compare(target: torch._ops.OpOverload, *args: Any, rtol: float = 0.0, atol: 
     """Lowers one call, checks and runs it, compares with eager; gives the program."""
     want = target(*args, **kwargs)
     graph, inputs = call_graph(target, *args, **kwargs)
-    before = graph.fingerprint()
+    whole = all(a.dtype == torch.float32 for a in inputs)  # once for each case is enough
+    before = graph.fingerprint() if whole else ""
     program = lower(graph)
     program.check()
     got = program.run(*inputs)
     for i, (g, w) in enumerate(zip(got, tree_leaves(want), strict=True)):
-        assert_same(g, w, f"{target} output {i} of {[a.dtype if isinstance(a, Tensor) else a for a in args]} {kwargs}\n{program.text()}", rtol=rtol, atol=atol)
-    assert graph.fingerprint() == before
-    assert lower(graph).text() == program.text()
+        assert_same(g, w, f"{target} output {i} of {[a.dtype if isinstance(a, Tensor) else a for a in args]} {kwargs}", rtol=rtol, atol=atol)
+    if whole:
+        assert graph.fingerprint() == before
+        assert lower(graph).text() == program.text()
     assert all(d.reason in REASONS for d in program.decisions)
     assert not any(d.reason == "other result" for d in program.decisions), program.text()
     return program

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from compiler_lab.aot.fake import ALIKE, DIRECT, Fakes
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.joint import REASONS, joint
 from compiler_lab.aot.layouts import LAYOUTS
@@ -271,6 +272,7 @@ def test_grad_mode_of_the_program_is_left_where_it_was() -> None:
 
 
 def test_traces_in_half_the_time_of_make_fx() -> None:
+    """The best of several runs, side by side; tried again where the machine was busy."""
     args = gpt_args(torch.float32)
     module = traced(gpt)
 
@@ -278,17 +280,18 @@ def test_traces_in_half_the_time_of_make_fx() -> None:
         outputs = module(*args)
         return outputs, torch.autograd.grad(outputs, [a for a in args if a.requires_grad], tangents, allow_unused=True)
 
-    def fastest(trace: Callable[[], Any]) -> float:
-        times: list[float] = []
-        for _ in range(6):
-            start = time.process_time()
-            trace()
-            times.append(time.process_time() - start)
-        return min(times)
+    def seconds(trace: Callable[[], Any]) -> float:
+        start = time.process_time()
+        trace()
+        return time.process_time() - start
 
-    ours = fastest(lambda: joint(module, *args))
-    theirs = fastest(lambda: make_fx(both, tracing_mode="fake")(args, [torch.ones(()), torch.ones(2, 6, 11)]))
-    assert ours < theirs / 2, f"{ours:.3f} s against {theirs:.3f} s"
+    tangents, best = [torch.ones(()), torch.ones(2, 6, 11)], [1e9, 1e9]
+    for _ in range(30):
+        best[0] = min(best[0], seconds(lambda: joint(module, *args)))
+        best[1] = min(best[1], seconds(lambda: make_fx(both, tracing_mode="fake")(args, tangents)))
+        if _ >= 4 and best[0] < best[1] / 2:
+            return
+    pytest.fail(f"{best[0]:.3f} s against {best[1]:.3f} s")
 
 
 def laid_out(shape: tuple[int, ...], how: str) -> Tensor:
@@ -332,3 +335,33 @@ def test_recorded_layouts_are_those_of_eager(op: OpOverload) -> None:
         recorded = [o.meta["val"] for o in graph.outputs[len(graph.spec.mutations) : graph.spec.forward_outputs] if o is not None]
         real = [o for o in eager(program, tensors, graph).outputs if o is not None]
         assert all(laid_out_alike(a, b) for a, b in zip(recorded, real, strict=True)), hows
+
+
+DIRECT_CASES: dict[str, list[Any]] = {
+    "transpose": [0, 1], "permute": [[1, 0]], "view": [[4, 2, 3]], "unsqueeze": [1], "squeeze": [0], "expand": [[2, 4, 6]], "slice": [1, 1, 5, 2], "select": [1, 2],
+    "threshold_backward": [0.5], "pow": [3],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", sorted(DIRECT | ALIKE, key=str), ids=str)
+def test_the_short_way_gives_what_fake_tensors_give(op: OpOverload) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    fakes, tensors = Fakes(mode), [a.name for a in op._schema.arguments if str(a.type) == "Tensor"]
+    layouts: list[Tensor] = [torch.ones(4, 6), torch.ones(6, 4).t(), torch.ones(4, 12)[:, ::2], torch.ones(1, 6).expand(4, 6), torch.ones(0, 6)]
+    for first, second, dtype in itertools.product(layouts, layouts, (torch.float32, torch.float64, torch.int64)):
+        operands = [first.to(dtype), second.to(torch.float32 if dtype is torch.int64 else dtype)][: len(tensors)]
+        if op in (aten.mm.default, aten.bmm.default):
+            operands = [operands[0], operands[1].t()] if op is aten.mm.default else [o[None] for o in (operands[0], operands[1].t())]
+        for extra in ([], [2], [0.5]):
+            more = DIRECT_CASES.get(op._opname, extra if op._opname in ("add", "mul", "sub", "div") else [])
+            values = [mode.from_tensor(o) for o in (operands[:1] if extra and op._opname in ("add", "mul", "sub", "div") else operands)]
+            outcomes: list[Any] = []
+            for run in (fakes.run, mode.dispatch):
+                try:
+                    out = run(op, (), (*values, *more), {})
+                    outcomes.append((out.dtype, out.shape, out.stride(), out.storage_offset(), out.device, out.requires_grad))
+                except (RuntimeError, IndexError, ValueError):
+                    outcomes.append("refused")
+            assert outcomes[0] == outcomes[1], (operands, more)

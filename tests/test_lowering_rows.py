@@ -16,7 +16,7 @@ from compiler_lab.lowering.ir import LoopNode
 from compiler_lab.lowering.lower import ELEMENTWISE, ROWS, lower
 from compiler_lab.lowering.program import LoopProgram
 
-from .lowering_cases import CREATE_CALLS, DTYPES, FLOATS, VIEW_CALLS, assert_same, aten, call_graph, combinations, compare, op_of, reasons, traced, values
+from .lowering_cases import CREATE_CALLS, DTYPES, FEW, FLOATS, VIEW_CALLS, assert_same, aten, call_graph, combinations, compare, op_of, reasons, traced, values
 
 # ---- pointwise rows: every one, in every dtype that eager takes -------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ def compare_pointwise(name: str, dtype: torch.dtype, layout: str, args: list[Any
 def test_pointwise_row_equals_eager(name: str) -> None:
     looped = 0
     for dtype in DTYPES:
-        for layout in ("same", "broadcast", "strided", "scalar") if dtype not in (torch.int16, torch.int8, torch.int32) else ("same",):
+        for layout in ("same", "broadcast", "strided", "scalar") if dtype in FEW else ("same",):
             for args, kwargs in combinations(name, dtype, layout):
                 try:
                     op_of(name)(*args, **kwargs)
@@ -103,7 +103,7 @@ def legal(dims: Any, x: Tensor) -> bool:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_equal_eager(name: str, layout: str) -> None:
-    for dtype in DTYPES:
+    for dtype in DTYPES if layout == "contiguous" else FEW:
         for dims in DIMS:
             for keepdim in (False, True):
                 x = LAYOUTS[layout](X(dtype))
@@ -125,7 +125,7 @@ def test_sums_equal_eager(name: str, layout: str) -> None:
 def test_selections_equal_eager(name: str, layout: str) -> None:
     target = op_of(f"aten.{name}")
     listed = name.split(".")[0] in ("amax", "amin") or name.endswith("dims")
-    for dtype in DTYPES:
+    for dtype in DTYPES if layout == "contiguous" else FEW:
         # dims=[] of any and all keeps every dimension; its fake kernel gives other strides than the real one
         for dims in (DIMS if layout == "contiguous" or name[:2] == "am" else DIMS[:-1]) if listed else [None, 0, 1, -1]:
             for special in (False, True) if dtype.is_floating_point and "prod" not in name else (False,):
@@ -169,7 +169,7 @@ def test_extremes_take_the_first_of_equals_and_nan_over_all() -> None:
 def test_variances_equal_eager(name: str) -> None:
     for dtype in FLOATS:
         tolerance = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float64: 1e-13, torch.float32: 2e-6}[dtype]
-        for layout in LAYOUTS.values():
+        for layout in LAYOUTS.values() if dtype in FEW else (LAYOUTS["contiguous"],):
             for dims in DIMS:
                 x = layout(X(dtype))
                 if not legal(dims, x):
@@ -183,7 +183,7 @@ def test_variances_equal_eager(name: str) -> None:
 def test_softmax_and_its_backward_equal_eager(name: str) -> None:
     for dtype in FLOATS:
         tolerance = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float64: 1e-13, torch.float32: 2e-6}[dtype]
-        for layout in LAYOUTS.values():
+        for layout in LAYOUTS.values() if dtype in FEW else (LAYOUTS["contiguous"],):
             x = layout(X(dtype))
             for dim in (0, -1):
                 compare(op_of(f"aten.{name}.default"), x, dim, False, rtol=tolerance, atol=tolerance)
@@ -259,7 +259,7 @@ def one_view(x: Tensor, kind: int, seed: int) -> Tensor:
     return aten.alias.default(x.detach())
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(view_chains())
 def test_chains_of_views_equal_eager(chain: Callable[[Tensor], Tensor]) -> None:
     x = torch.randn(4, 6, 5)

@@ -122,7 +122,14 @@ class TestGPT:
         step(*batch).backward()
         with ops_seen() as forward:
             loss = step(*batch)
-        storage = {"aten.empty_strided.default", "aten.empty.memory_format", "aten.as_strided.default", "aten.detach.default", "aten.view.default", "aten.view.dtype"}
+        storage = {
+            "aten.empty_strided.default",
+            "aten.empty.memory_format",
+            "aten.as_strided.default",
+            "aten.detach.default",
+            "aten.view.default",
+            "aten.view.dtype",
+        }
         out = {name.replace(".default", ".out") for name in LIBRARY}
         assert set(forward) <= LIBRARY | storage | out, sorted(set(forward) - LIBRARY - storage - out)
         assert loss.ndim == 0

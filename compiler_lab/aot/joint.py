@@ -27,8 +27,9 @@ from ..core.artifact import Decision
 from ..core.errors import Unsupported
 from ..core.fx import GraphArtifact, target_name
 from ..core.provenance import Stack, own_location, stack_of
+from .fake import is_dense
 from .ir import JointGraph, JointSpec, OutputSpec
-from .tracer import Tracer, is_dense, storage_of
+from .tracer import Tracer, storage_of
 
 REASONS = {
     "written": "the program writes to this input, or to a view of it: the new value is returned and copied back",

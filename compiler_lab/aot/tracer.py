@@ -5,7 +5,7 @@ In: torch calls made on fake tensors while the mode is on. Out: an ``fx.Graph`` 
 Always holds: a tensor seen once has one node for as long as the trace lives (the tracer keeps it alive, so an ``id`` is never
 reused); an in-place operator's result replaces the node of the tensor it wrote; ``detach`` and ``alias`` are the same memory and
 the same value, hence the same node; ``meta["val"]`` is a snapshot without autograd history.
-Each operator runs once, by ``FakeTensorMode.dispatch``, which is called directly rather than through a second mode.
+Each operator runs once, on fake tensors, without a second mode on the stack (``fake.py``).
 PyTorch's counterpart: ``torch/fx/experimental/proxy_tensor.py`` (``make_fx``). Left out: symbolic sizes, higher-order operators,
 tensor subclasses.
 """
@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
+from .fake import Fakes, is_dense
 from .layouts import LAYOUTS, relaid
 from .schemas import written_args
 
@@ -89,6 +90,7 @@ class Tracer(TorchDispatchMode):
     def __init__(self, fake_mode: Any, table: Table | None = None) -> None:
         super().__init__()
         self.fake_mode = fake_mode
+        self.fakes = Fakes(fake_mode)
         self.table: Table = table or {}
         self.graph = fx.Graph()
         self.attributes: dict[str, Tensor] = {}
@@ -125,11 +127,7 @@ class Tracer(TorchDispatchMode):
 
     def snapshot(self, value: Tensor) -> Tensor:
         """The same metadata without history, and with no tie to later in-place changes of shape."""
-        from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
-
-        with in_kernel_invocation_manager(self.fake_mode):
-            bare = aten.detach.default(value)
-        return FakeTensor(self.fake_mode, bare, value.device)
+        return self.fakes.snapshot(value)
 
     def placeholder(self, name: str, value: Tensor) -> fx.Node:
         node = self.graph.placeholder(name)
@@ -138,12 +136,10 @@ class Tracer(TorchDispatchMode):
 
     def constant(self, value: Tensor) -> Tensor:
         """The fake tensor of a real one, which becomes an attribute of the graph (once)."""
-        from torch._subclasses.fake_tensor import FakeTensor
-
         known = self._constants.get(id(value))
         if known is not None:
             return known
-        if isinstance(value, FakeTensor) or type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        if type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise self.unsupported("a tensor that the trace has not seen made", "unknown-tensor", f"a {type(value).__name__} that is no input of the graph")
         if value.requires_grad and torch.is_grad_enabled():
             raise self.unsupported("a parameter that is no input of the graph", "unlifted-parameter", "its gradient would be lost", "pass parameters as inputs")
@@ -169,6 +165,8 @@ class Tracer(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, OpOverload):
             raise self.unsupported(f"the higher-order operator {func}", "higher-order-operator")
+        if func is torch.ops.prim.device.default:
+            return args[0].fake_device
         if func.namespace == "prim":
             return self.fake_mode.dispatch(func, types, args, kwargs)
         rule = self.table.get(func)
@@ -191,7 +189,7 @@ class Tracer(TorchDispatchMode):
             return out
         if func is not aten.lift_fresh.default:
             args, kwargs = self._fake(tuple(args)), self._fake(kwargs)
-        out = self.fake_mode.dispatch(func, types, args, kwargs)
+        out = self.fakes.run(func, types, args, kwargs)
         if func in SAME_VALUE:
             self.bind(out, self.node(args[0]))
             return out
@@ -267,16 +265,6 @@ def storage_of(value: Tensor) -> Any:
 def laid_out_alike(a: Tensor, b: Tensor) -> bool:
     """Equal strides, wherever a stride is used: in dimensions of more than one element."""
     return a.shape == b.shape and (a.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)))
-
-
-def is_dense(value: Tensor) -> bool:
-    """True where the elements fill their memory without gaps or overlap, in some order of the dimensions."""
-    expected = 1
-    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1), key=lambda d: d[1]):
-        if stride != expected:
-            return value.numel() == 0
-        expected *= size
-    return True
 
 
 def has_overlap(value: Tensor) -> bool:

@@ -24,6 +24,7 @@ from .frame import FrameInput
 from .interpreter import interpret
 from .ir import Break, CapturedGraph, Guard, Recipe, Source, Specialization
 from .reasons import CaptureUnsupported
+from .values.modules import HOOKS
 
 
 class Capture(Artifact):
@@ -168,10 +169,13 @@ def frame_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Capture:
     """Capture one call of ``fn`` without making it.
 
-    Returns a ``Capture``; what capture cannot model is a ``Break`` in it, never an exception. TypeError where the arguments do not fit.
+    Returns a ``Capture``; what capture cannot model is a ``Break`` in it, not an exception. Raises ``CaptureUnsupported`` for what has no
+    Python frame, TypeError where the arguments do not fit.
     """
     frame = frame_of(fn, args, kwargs)
     try:
+        if isinstance(fn, torch.nn.Module) and (hooks := [name for name in HOOKS if getattr(fn, name)]):
+            raise CaptureUnsupported("module-hooks", f"{type(fn).__name__} has {', '.join(hooks)}")
         return Capture(frame, interpret(frame))
     except CaptureUnsupported as error:
         where = error.stack or (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)

@@ -14,6 +14,8 @@ from typing import Any
 
 from ..core.provenance import Location
 
+KINDS = {"WITH_EXCEPT_START": "with", "CHECK_EXC_MATCH": "except", "CHECK_EG_MATCH": "except", "POP_EXCEPT": "except", "RERAISE": "finally"}
+
 
 @dataclass(frozen=True)
 class Inst:
@@ -35,6 +37,7 @@ class Handler:
     target: int
     depth: int
     lasti: bool
+    kind: str  # "except" may keep an exception, "with" leaves that to a manager, "finally" lets it go on
 
 
 class CodeInfo:
@@ -46,7 +49,7 @@ class CodeInfo:
         jumps = {*dis.hasjrel, *dis.hasjabs}
         self.instructions = tuple(Inst(i.opname, i.arg or 0, i.argval, _text(i), index[i.argval] if i.opcode in jumps else -1) for i in raw)
         self.handlers = tuple(
-            Handler(index[e.start], index.get(e.end, len(raw)), index[e.target], e.depth, e.lasti)
+            Handler(index[e.start], index.get(e.end, len(raw)), index[e.target], e.depth, e.lasti, _kind(raw[index[e.target] :]))
             for e in dis._parse_exception_table(code)  # type: ignore[attr-defined]
         )
         self.locations = tuple(_location(i.positions, code, file) for i in raw)
@@ -54,6 +57,14 @@ class CodeInfo:
 
     def handler(self, at: int) -> Handler | None:
         return next((h for h in self.handlers if h.start <= at < h.end), None)
+
+
+def _kind(rest: list[dis.Instruction]) -> str:
+    """What the instructions of a handler do with an exception; in doubt "except"."""
+    for inst in rest:
+        if inst.opname in KINDS:
+            return KINDS[inst.opname]
+    return "finally"
 
 
 def _text(inst: dis.Instruction) -> str:

@@ -23,7 +23,8 @@ from .opcodes_control import OPCODES, Exit
 from .reasons import CaptureUnsupported
 from .result import specialization
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
-from .values.base import NONE, NULL, Args, Constant, Kwargs, Lazy, Raised, Slot, Value, force
+from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
+from .values.contexts import GradMode
 from .values.functions import GENERATOR, Cell, FunctionValue, GeneratorRun, Scope, bind_arguments
 from .values.iterators import make
 
@@ -106,6 +107,14 @@ class Frame:
             if done is not None:
                 return done
 
+    def catches(self) -> bool:
+        """Would the program itself see an exception that is raised here?"""
+        row = self.info.handler(self.at)
+        if row is None or row.kind == "finally":
+            return False
+        manager = self.stack[row.depth - 1] if row.kind == "with" else None
+        return not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, GradMode))
+
     def unwind(self, raised: Raised) -> None:
         """Go to the handler of the exception table, or let the exception leave the frame."""
         row = self.info.handler(self.at)
@@ -163,14 +172,12 @@ def interpret(frame: FrameInput) -> Specialization:
     definition = (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
     try:
         check_modes(frame.code, definition)
-        with t.mode:
-            top = top_frame(t, frame)
-            result = t.run_frame(top)
-            if torch.is_grad_enabled() != enabled:
-                raise CaptureUnsupported("side-effect", "grad mode is left changed", definition)
-            return specialization(t, result, definition)
+        result = t.run_frame(top_frame(t, frame))
+        if torch.is_grad_enabled() != enabled:
+            raise CaptureUnsupported("side-effect", "grad mode is left changed", definition)
+        return specialization(t, result, definition)
     except Raised as raised:
-        raise CaptureUnsupported("raise", raised.exception.describe(), t.last_stack or definition) from raised
+        raise CaptureUnsupported("raise", raised.exception.describe(), t.last[0] or definition, t.last[1]) from raised
     except RecursionError as error:
         raise CaptureUnsupported("recursion", "", definition) from error
     finally:

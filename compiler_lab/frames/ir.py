@@ -52,7 +52,9 @@ class Guard:
 
     def text(self) -> str:
         subject = self.source.text() if self.source is not None else "the process"
-        return f"{subject}: {self.kind} {self.expected!r}" if isinstance(self.expected, (str, int, float, bool, tuple, type(None))) else f"{subject}: {self.kind}"
+        return (
+            f"{subject}: {self.kind} {self.expected!r}" if isinstance(self.expected, (str, int, float, bool, tuple, type(None))) else f"{subject}: {self.kind}"
+        )
 
 
 @dataclass(frozen=True)

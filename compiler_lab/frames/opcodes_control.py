@@ -181,7 +181,7 @@ def raise_varargs(f: Frame, t: Tracer, i: Inst) -> None:
         error = error.call(t, [], {})
     if not isinstance(error, ExceptionValue):
         raise t.refuse("exception", f"raising {error.describe()}")
-    t.last_stack = t.stack()
+    t.last = (t.stack(), f.instruction())
     raise Raised(error)
 
 

@@ -57,6 +57,10 @@ REASONS: dict[str, Reason] = {
         "an operation raises on these arguments",
         "eager raises its own error when Python runs the frame", "see the error",
     ),
+    "dynamic-shape": Reason(
+        "an operation's result depends on data in its size",
+        "sizes are fixed at capture", "use a form with a fixed size",
+    ),
     "op-refused": Reason(
         "this operation cannot be a graph node",
         "its effect is not that of a function on tensors", "move it out of the compiled function",

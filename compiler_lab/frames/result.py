@@ -55,7 +55,7 @@ class Results:
         raise self.refuse(value.describe())
 
     def refuse(self, what: str) -> CaptureUnsupported:
-        return CaptureUnsupported("return-value", what, self.t.last_stack)
+        return CaptureUnsupported("return-value", what, self.t.last[0])
 
     def _once(self, value: Value) -> None:
         """A mutable object that appears twice must stay one object, which a recipe cannot say."""

@@ -97,6 +97,8 @@ def _operation(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
         raise t.refuse(REFUSED_OPS[name], f"torch.{name}")
     if name in FACTORIES and isinstance(real, types.BuiltinFunctionType) and kwargs.get("device", NONE) is NONE:
         kwargs = {**kwargs, "device": Constant(_device_of(args))}
+    if real.__module__ == "torch" and getattr(torch, name, real) is not real:
+        raise t.refuse("op-refused", f"torch._VF.{name}, which torch.{name} hides")  # a graph's code calls functions by their public name
     changes = [args[i] for i in CHANGES[name](args)] if name in CHANGES and len(args) > 5 else []
     return t.op(real, args, kwargs, changes)
 
@@ -120,7 +122,7 @@ def special(t: Tracer, real: types.FunctionType, args: Args, kwargs: Kwargs) -> 
     row = FUNCTIONS.get(real)
     if row is not None:
         return row(t, args, kwargs)
-    if real in LEAVES:
+    if real in LEAVES or real.__module__ in LEAF_MODULES:
         return t.op(real, args, kwargs)
     if getattr(real, "_torchdynamo_disable", False):
         raise t.refuse("disabled", real.__qualname__)
@@ -199,9 +201,8 @@ FUNCTIONS: dict[Any, Handler] = {
 }
 LEAVES: frozenset[Any] = frozenset(
     {F.interpolate, F.grid_sample, F.ctc_loss, F.fractional_max_pool2d_with_indices, F.fractional_max_pool3d_with_indices, F.embedding_bag}
-    | {torch.functional.einsum, torch.functional.stft, torch.functional.istft, torch.functional.norm, torch.functional.tensordot, torch.functional.cdist}
-    | {torch.functional.meshgrid, torch.functional.block_diag, torch.functional.cartesian_prod}
-)  # Python functions of torch that stand in the graph as they are: long, and nothing in them is the user's
+)  # Python functions of torch that stand in the graph as they are: long, and nothing in them is the user's; so does torch.functional
+LEAF_MODULES = frozenset({"torch.functional", "torch.masked._ops"})
 REFUSED_MODULES: dict[str, str] = {
     "numpy": "numpy",
     "warnings": "output",

@@ -24,7 +24,7 @@ from ..core.artifact import Decision
 from ..core.provenance import Stack
 from .ir import Guard, Source
 from .reasons import CaptureUnsupported
-from .values.base import NONE, Args, Kwargs, NotConstant, Raised, Value
+from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Value
 from .values.containers import SequenceValue
 from .values.functions import Scope
 from .values.lift import lift, raised_from
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from .values.functions import FunctionValue
 
 MAX_DEPTH, MAX_STEPS = 80, 1_000_000
+INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
+DATA_CHECKED = tuple(
+    "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
+    "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin".split()
+)  # parts of names of operations that look at the values they are given
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -44,13 +49,14 @@ class Tracer:
     """State of one capture. ``inline`` is the interpreter's."""
 
     def __init__(self) -> None:
-        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+        self.make_fake: Callable[..., Any] = FakeTensor
         self.mode = FakeTensorMode(allow_non_fake_inputs=False, static_shapes=True)
         self.graph = fx.Graph()
         self.frames: list[Frame] = []
         self.steps = 0
-        self.last_stack: Stack = ()  # where the last exception was raised
+        self.last: tuple[Stack, str] = ((), "")  # where the last exception was raised
         self.guards: dict[Any, Guard] = {}
         self.decisions: list[Decision] = []
         self.inputs: list[TensorValue] = []
@@ -78,7 +84,7 @@ class Tracer:
 
     def exception(self, cls: type[BaseException], *args: Any) -> ExceptionValue:
         """An exception that an operation of the program raises; it is left at the line that asks for it."""
-        self.last_stack = self.stack()
+        self.last = (self.stack(), self.frames[-1].instruction() if self.frames else "")
         return ExceptionValue(cls, [a if isinstance(a, Value) else NONE if isinstance(a, NotConstant) else self.lift(a) for a in args])
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
@@ -117,7 +123,10 @@ class Tracer:
         """The plain Python value, which must be known."""
         found = self.maybe_constant(value)
         if isinstance(found, NotConstant):
-            raise self.refuse("tensor-to-python" if isinstance(value, TensorValue) else "unknown-value", f"a constant is needed, not {value.describe()}")
+            numpy = isinstance(value, Opaque) and type(value.real).__module__ == "numpy"
+            raise self.refuse(
+                "tensor-to-python" if isinstance(value, TensorValue) else "numpy" if numpy else "unknown-value", f"a constant is needed, not {value.describe()}"
+            )
         return found
 
     def maybe_constant(self, value: Value) -> Any:
@@ -159,7 +168,7 @@ class Tracer:
             return known
         self._check_input(real)
         self.guard("tensor", source, tensor_facts(real), why="operations were chosen for this kind of tensor")
-        fake = self.mode.from_tensor(real)
+        fake = self._fake_input(real)
         name = re.sub(r"[^0-9A-Za-z]+", "_", source.text())
         with self.graph.inserting_after(self.inputs[-1].first) if self.inputs else self.graph.inserting_before(_first(self.graph)):
             node = self.graph.placeholder(name[0].lower() + name[1:])
@@ -168,6 +177,16 @@ class Tracer:
         self.inputs.append(value)
         self.by_real[id(real)] = self.by_fake[id(fake)] = value
         return value
+
+    def _fake_input(self, real: torch.Tensor) -> torch.Tensor:
+        """A fake of the same kind. A plain leaf is made directly, which is ten times cheaper; what views and autograd add is torch's to copy."""
+        if not real.is_leaf or real._is_view() or real.storage_offset():
+            return self.mode.from_tensor(real)
+        meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta", requires_grad=real.requires_grad)
+        fake = self.make_fake(self.mode, meta, real.device)
+        if isinstance(real, torch.nn.Parameter):
+            fake._is_param = True
+        return fake
 
     def _check_input(self, real: torch.Tensor) -> None:
         if type(real) not in PLAIN_TENSORS:
@@ -186,17 +205,24 @@ class Tracer:
         ``changes``: inputs that the operation changes without saying so in its schema.
         """
         kwargs = kwargs or {}
+        if any(f.info.handlers and f.catches() for f in self.frames) and may_raise(_name(target), args):
+            raise self.refuse("exception", f"{_name(target)} may raise when the graph runs, and the program would handle that")
         fakes = [a.plain(self._fake) for a in args]
         fake_kwargs = {k: v.plain(self._fake) for k, v in kwargs.items()}
         touched = list({id(v): v for v in _tensors(self, [*args, *kwargs.values()])}.values())
-        versions = [v.fake._version for v in touched]
+        before = [(v.fake._version, v.fake.shape, v.fake.stride()) for v in touched]
         try:
-            out = getattr(fakes[0], target)(*fakes[1:], **fake_kwargs) if isinstance(target, str) else target(*fakes, **fake_kwargs)
+            with self.mode:
+                out = getattr(fakes[0], target)(*fakes[1:], **fake_kwargs) if isinstance(target, str) else target(*fakes, **fake_kwargs)
         except (CaptureUnsupported, Raised):
             raise
         except Exception as error:
-            raise self.refuse("op-error", f"{_name(target)}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
-        changed = [v for v, old in zip(touched, versions, strict=False) if v.fake._version != old]
+            reason = "dynamic-shape" if type(error).__module__.startswith("torch._subclasses") else "op-error"
+            text = str(error).splitlines()[0] if str(error) else ""
+            raise self.refuse(reason, f"{_name(target)}: {type(error).__name__}: {text}") from error
+        if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
+            raise self.refuse("metadata-mutation", _name(target))
+        changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
         return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
 
     def _record(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs, out: Any, changed: Sequence[TensorValue]) -> Value:
@@ -260,6 +286,27 @@ class Tracer:
         if real in (int, float, bool, complex):
             return real
         raise self.refuse("op-argument", value.describe())
+
+
+def may_raise(name: str, args: Args) -> bool:
+    """Can the operation raise because of the data, on arguments whose kinds and sizes are right?"""
+    if name in INTEGER_DIVISIONS:
+        return not any(isinstance(a, TensorValue) and a.fake.is_floating_point() for a in args)
+    if name in ("getitem", "setitem"):
+        return len(_indices(args[1])) > 0
+    return any(part in name for part in DATA_CHECKED)
+
+
+def _indices(key: Value) -> list[TensorValue]:
+    """The tensors of a subscript that hold positions: out of range, they raise."""
+    found: list[TensorValue] = []
+
+    def leaf(part: Value) -> Any:
+        if isinstance(part, TensorValue) and part.fake.dtype != torch.bool:
+            found.append(part)
+
+    key.plain(leaf)
+    return found
 
 
 def tensor_facts(real: torch.Tensor) -> tuple[Any, ...]:

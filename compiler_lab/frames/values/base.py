@@ -182,8 +182,17 @@ class Opaque(Value):
     def python_type(self) -> type[Any]:
         return type(self.real)
 
+    def get(self, t: Tracer, name: str) -> Value:
+        raise t.refuse(self._reason("attribute"), f"{name!r} of {self.describe()}")
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        raise t.refuse(self._reason("unknown-callable"), self.describe())
+
     def truth(self, t: Tracer) -> bool:
-        raise t.refuse("unknown-value", f"truth of {self.describe()}")
+        raise t.refuse(self._reason("unknown-value"), f"truth of {self.describe()}")
+
+    def _reason(self, reason: str) -> str:
+        return "numpy" if type(self.real).__module__.partition(".")[0] == "numpy" else reason
 
 
 class Lazy:

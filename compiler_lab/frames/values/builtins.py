@@ -18,7 +18,7 @@ import torch
 from ..ir import Source
 from . import iterators
 from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant, Opaque, PureMethod, Raised, Value
-from .containers import SequenceValue, SetValue
+from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
 from .objects import ClassValue, ExceptionValue, ObjectValue, find_in_class
 from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
@@ -152,9 +152,15 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     total = kwargs.get("start") or (args[1] if len(args) > 1 else Constant(0))
+    numbers: list[Any] = []  # in a row at the start: Python 3.12 sums floats with more care than repeated addition
     for value in args[0].iterate(t):
+        if isinstance(value, Constant) and isinstance(total, Constant):
+            numbers.append(value.value)
+            continue
+        if numbers:
+            total, numbers = t.fold(sum, [numbers, t.constant(total)]), []
         total = binary(t, "+", total, value)
-    return total
+    return t.fold(sum, [numbers, t.constant(total)]) if numbers else total
 
 
 def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -201,8 +207,6 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        return t.op("round", [args[0]], {**kwargs, **({"decimals": args[1]} if len(args) > 1 else {})})
     return t.fold(round, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 
 
@@ -272,6 +276,13 @@ def _tuple_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return SequenceValue(list(args[1].iterate(t)) if len(args) > 1 else [], args[0].real)
 
 
+def _from_keys(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    made = DictValue({})
+    for key in args[0].iterate(t):
+        made.set_item(t, key, args[1] if len(args) > 1 else NONE)
+    return made
+
+
 def _chain_from(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return iterators.chain_from(t, args, kwargs)
 
@@ -304,6 +315,7 @@ BUILTINS: dict[Any, Handler] = {
     sorted: iterators.sorted_list,
     functools.reduce: _reduce,
     itertools.chain.from_iterable: _chain_from,
+    dict.fromkeys: _from_keys,
     operator.not_: lambda t, args, kwargs: Constant(not args[0].truth(t)),
     operator.truth: lambda t, args, kwargs: Constant(args[0].truth(t)),
     operator.is_: lambda t, args, kwargs: Constant(identical(t, args[0], args[1])),

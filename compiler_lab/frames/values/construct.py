@@ -34,6 +34,8 @@ def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         return row(t, args, kwargs)
     if issubclass(real, (torch.nn.Module, torch.nn.Parameter, torch.Tensor)):
         raise t.refuse("module-created" if real is not torch.Tensor else "op-refused", real.__name__)
+    if real.__module__.partition(".")[0] == "numpy":
+        raise t.refuse("numpy", real.__name__)
     if issubclass(real, random.Random):
         raise t.refuse("random", real.__name__)
     if real in FOLDED:

@@ -12,6 +12,7 @@ import enum
 import functools
 import sys
 import types
+import weakref
 from abc import ABCMeta
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,12 @@ def find_in_class(cls: type[Any], name: str) -> tuple[type[Any], Any] | None:
     return None
 
 
-def attribute_source(owner: type[Any], name: str, attribute: Any) -> Source | None:
-    """How to reach a class attribute for its guard; None for what libraries define, which is taken as fixed."""
+def attribute_source(cls: type[Any], owner: type[Any], name: str, attribute: Any) -> Source | None:
+    """How to reach, from ``cls``, the attribute that ``owner`` defines; None for what libraries define, which is taken as fixed."""
     if is_library_module(owner.__module__) and not isinstance(attribute, (int, float, str, list, dict, set)):
         return None
-    return Source("attr", name, Source("constant", owner))
+    found = find_in_class(cls, name)  # super() sees another one than the class does
+    return Source("attr", name, Source("constant", cls if found is not None and found[0] is owner else owner))
 
 
 def has_data_descriptor(attribute: Any) -> bool:
@@ -61,7 +63,7 @@ def bind(t: Tracer, obj: Value, cls: type[Any], owner: type[Any], name: str, att
     """What ``obj.name`` gives when the class lookup found ``attribute`` in ``owner``."""
     from .functions import MethodValue
 
-    source = attribute_source(owner, name, attribute)
+    source = attribute_source(cls, owner, name, attribute)
     if isinstance(attribute, (types.FunctionType, *C_METHODS)):
         return MethodValue(t.wrap(attribute, source), obj)
     if isinstance(attribute, staticmethod):
@@ -146,7 +148,7 @@ class ObjectValue(Value):
         if value is not None:
             return value
         if found is not None:
-            if self.source is not None and not hasattr(self.cls, "__slots__"):
+            if self.source is not None and hasattr(self.real, "__dict__"):
                 t.guard("no_key", self._member("__dict__"), name, why="the class attribute was used")
             return bind(t, self, self.cls, found[0], name, found[1])
         return self.missing(t, name)
@@ -270,13 +272,13 @@ class ExceptionValue(ObjectValue):
 
     def text(self, t: Tracer) -> str:
         """``str(e)`` for classes that do not define their own."""
-        if find_in_class(self.cls, "__str__") not in ((BaseException, BaseException.__str__), (KeyError, KeyError.__str__)):
+        found = find_in_class(self.cls, "__str__")
+        if found is None or found[0] not in (BaseException, KeyError, AttributeError, NameError):
             raise t.refuse("exception", f"str() of a {self.cls.__name__}")
-        return (
-            str(self.cls(*[t.constant(a) for a in self.args]))
-            if self.cls.__init__ in (Exception.__init__, self.cls.__base__.__init__)
-            else str(t.constant(self.args[0]))
-        )
+        args = tuple(t.constant(a) for a in self.args)
+        if len(args) == 1:
+            return repr(args[0]) if issubclass(self.cls, KeyError) else str(args[0])
+        return str(args) if args else ""
 
 
 class ClassValue(Value):
@@ -317,7 +319,7 @@ class ClassValue(Value):
         raise Raised(t.exception(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'"))
 
     def _unbound(self, t: Tracer, owner: type[Any], name: str, attribute: Any) -> Value:
-        source = attribute_source(owner, name, attribute)
+        source = attribute_source(self.real, owner, name, attribute)
         if isinstance(attribute, enum.Enum):
             return Constant(attribute)
         if isinstance(attribute, types.BuiltinFunctionType) or isinstance(attribute, types.ClassMethodDescriptorType):
@@ -389,6 +391,24 @@ class ModuleValue(Value):
         raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
 
 
+class WeakReference(Value):
+    """An existing ``weakref.ref`` to a tensor that is an input: it and the tensor must stay the same objects."""
+
+    def __init__(self, real: weakref.ref[Any], source: Source) -> None:
+        self.real, self.source = real, source
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        found = t.by_real.get(id(self.real()))
+        if found is None:
+            raise t.refuse("unknown-callable", "a weak reference to something that was not reached otherwise")
+        t.guard("id", self.source, None, why="the reference was followed")
+        t.guard("id", found.source, None, why="a reference to it was followed")
+        return found
+
+
 class SuperValue(Value):
     """``super()``: lookup behind ``cls`` in the MRO of ``obj``'s class."""
 
@@ -404,6 +424,6 @@ class SuperValue(Value):
                 if isinstance(attribute, types.BuiltinFunctionType) and name == "__new__":
                     return t.wrap(attribute, None)
                 if isinstance(attribute, types.FunctionType) and isinstance(self.obj, ClassValue):
-                    return t.wrap(attribute, attribute_source(base, name, attribute))
+                    return t.wrap(attribute, attribute_source(base, base, name, attribute))
                 return bind(t, self.obj, start, base, name, attribute)
         raise Raised(t.exception(AttributeError, f"'super' object has no attribute '{name}'"))

@@ -69,7 +69,7 @@ class TensorValue(Value):
             return t.lift(self.python_type())
         if name == "grad":
             return self._grad(t)
-        if name in AUTOGRAD_METHODS:
+        if name in AUTOGRAD_METHODS or name == "data":
             raise t.refuse("autograd-api", f".{name}")
         if self.has_extra(name) and self.real_tensor is not None and self.source is not None:
             return t.wrap(self.real_tensor.__dict__[name], Source("attr", name, self.source))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import types
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from .containers import ExistingDict, SequenceValue, SetValue, SliceValue
 from .functions import FunctionValue, MethodValue, PartialValue
 from .lift import CONSTANT_TYPES, lift
 from .modules import ModuleInstance
-from .objects import ClassValue, EnumValue, ModuleValue, ObjectValue
+from .objects import ClassValue, EnumValue, ModuleValue, ObjectValue, WeakReference
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -102,6 +103,8 @@ def _function(t: Tracer, real: types.FunctionType, source: Source | None) -> Val
         t.guard("id", Source("attr", "__code__", source), None, why="this code was inlined")
     else:
         t.guard("id", source, None, why="this function was called or passed on")
+    if isinstance(inner := real.__dict__.get("_torchdynamo_inline"), types.FunctionType):  # compiled by itself: part of this graph here
+        return _function(t, inner, Source("attr", "_torchdynamo_inline", source) if source else None)
     return FunctionValue.existing(t, real, source)
 
 
@@ -130,6 +133,11 @@ def _class(t: Tracer, real: type[Any], source: Source | None) -> Value:
     return ClassValue(real, source)
 
 
+def _alias(t: Tracer, real: types.GenericAlias, source: Source | None) -> Value:
+    """``list[int]``: its calls are calls of ``list``."""
+    return t.wrap(real.__origin__, Source("attr", "__origin__", source) if source else None)
+
+
 def _module(t: Tracer, real: types.ModuleType, source: Source | None) -> Value:
     t.guard("id", source, None, why="this module was used")
     return ModuleValue(real, source)
@@ -139,6 +147,11 @@ def _nn_module(t: Tracer, real: torch.nn.Module, source: Source | None) -> Value
     source = source or Source("constant", real)
     t.guard("type", source, type(real).__name__, why="its class says what a call does")
     return ModuleInstance(real, source)
+
+
+def _weak(t: Tracer, real: weakref.ref[Any], source: Source | None) -> Value:
+    t.guard("type", source, "ref")
+    return WeakReference(real, source or Source("constant", real))
 
 
 def _opaque(t: Tracer, real: Any, source: Source | None) -> Value:
@@ -167,6 +180,8 @@ BY_TYPE: dict[type[Any], Wrapper] = {
     **{kind: _set for kind in (set, frozenset)},
     **{kind: _builtin for kind in BUILTIN_TYPES},
     slice: _slice,
+    weakref.ref: _weak,
+    types.GenericAlias: _alias,
     types.FunctionType: _function,
     types.MethodType: _method,
     functools.partial: _partial,
