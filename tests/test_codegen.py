@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from compiler_lab.codegen import cpp, cpp_pieces
+from compiler_lab.codegen import cpp, cpp_columns, cpp_loops, cpp_pieces, cpp_reduce, cpp_rows, cpp_tiles
 from compiler_lab.codegen.artifact import Kernels, bare, is_statement, statements
 from compiler_lab.codegen.cpp import generate
 from compiler_lab.core.errors import InvalidIR, Unsupported
@@ -73,17 +74,25 @@ def threads_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- programs at random ----
 
 
-@pytest.mark.parametrize("seed", range(12))
+THRESHOLDS: list[tuple[Any, str, tuple[int, int]]] = [
+    (cpp, "WORTH_THREADS", (1, 32768)), (cpp, "THREADS", (2, 64)), (cpp, "FEW_ROWS", (2, 16)), (cpp, "LONG", (2, 4096)), (cpp_loops, "THREADS", (2, 64)),
+    (cpp_loops, "LONG", (2, 4096)), (cpp_pieces, "WORTH_CUTTING", (1, 4096)), (cpp_tiles, "WORTH_TILING", (1, 4096)), (cpp_reduce, "SMALL", (2, 64)),
+    (cpp_columns, "STRIP", (3, 512)), (cpp_rows, "STACK_BYTES", (16, 2**18)), (cpp_columns, "STACK_BYTES", (16, 2**18)),
+]  # fmt: skip
+"""What decides how a loop is walked, with a value at which small programs take the way of large ones."""
+
+
+@pytest.mark.parametrize("seed", range(14))
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if seed % 2:
-        monkeypatch.setattr(cpp, "WORTH_THREADS", 1)
-        monkeypatch.setattr(cpp, "THREADS", 2)
+    choose = random.Random(seed)
+    for module, name, values in THRESHOLDS:
+        monkeypatch.setattr(module, name, choose.choice(values))
     program, inputs = random_program(seed, length=18)
-    kernels = generate(schedule(program))
+    kernels = generate(schedule(program, Options(fusion=choose.random() < 0.9)))
     kernels.check()
     built = build(kernels)
     for got, want in zip(built(*inputs), kernels.run(*inputs), strict=True):
-        torch.testing.assert_close(got, want, equal_nan=True)
+        torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-4, atol=1e-5)
 
 
 # ---- loop shapes ----
