@@ -274,9 +274,9 @@ def test_lowering_is_fast() -> None:
     assert len(lower(graph).nodes) == 510
     seconds: list[float] = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         lower(graph)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert min(seconds) < 0.5
 
 
