@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import enum
@@ -11,13 +10,14 @@ import itertools
 import math
 import random
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils._pytree import tree_map
 
 Args = Callable[[], tuple[Any, ...]]
 PROGRAMS: dict[str, tuple[Callable[..., Any], Args]] = {}
@@ -341,14 +341,15 @@ class Manager:
 
 
 @contextlib.contextmanager
-def plus_one(v: int) -> Iterator[int]:
+def plus_one(v: int) -> Generator[int]:
     yield v + 1
 
 
 @program()
 def managers(x: Any) -> Any:
+    y = x
     with Manager() as m:
-        y = x * m.k
+        y = y * m.k
     with Manager(True):
         y = y + 1
         raise ValueError
@@ -369,7 +370,9 @@ class Bag:
     tag: str = "t"
 
 
-Named = collections.namedtuple("Named", "a b")
+class Named(NamedTuple):
+    a: Any
+    b: int
 
 
 @program(lambda: (torch.randn(3), Point(torch.randn(3)), Named(torch.randn(3), 2)))
@@ -473,7 +476,7 @@ def globals_and_library(x: Any) -> Any:
 
 @program()
 def trees(x: Any) -> Any:
-    return torch.utils._pytree.tree_map(lambda v: v + 1, {"a": x, "b": [x, x]})
+    return tree_map(lambda v: v + 1, {"a": x, "b": [x, x]})
 
 
 @program()
@@ -481,6 +484,8 @@ def matching(x: Any) -> Any:
     match (1, [2, 3]):
         case (a, [b, *c]):
             return x * a * b + c[0]
+        case _:
+            return x
 
 
 @program()
@@ -588,7 +593,7 @@ class Base(nn.Module):
         return torch.relu(x)
 
     @property
-    def double(self) -> float:
+    def gain(self) -> float:
         return self.scale * 2
 
     @staticmethod
@@ -600,7 +605,7 @@ class Base(nn.Module):
         return x * cls.K
 
     def forward(self, x: Any) -> Any:
-        return self.act(self.lin(x)) * self.double
+        return self.act(self.lin(x)) * self.gain
 
 
 class Derived(Base):

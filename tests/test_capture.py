@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import hypothesis.strategies as st
 import pytest
@@ -69,7 +69,7 @@ def check(fn: Callable[..., Any], args: tuple[Any, ...]) -> Capture:
         if isinstance(a, torch.Tensor):
             same(a, b)
     if isinstance(fn, nn.Module):
-        same(dict(theirs[0].state_dict()), dict(fn.state_dict()))
+        same(dict(cast(nn.Module, theirs[0]).state_dict()), dict(fn.state_dict()))
     return c
 
 
@@ -263,7 +263,8 @@ def test_modes_are_left_to_python() -> None:
 
 def test_artifact(golden: Callable[[str, str], None]) -> None:
     c = capture(PROGRAMS["chain"][0], *PROGRAMS["chain"][1]())
-    golden("capture_chain.txt", "\n".join(line for line in c.text().splitlines() if " RESUME" not in line))
+    golden("capture_chain.txt", c.text().partition("guards:")[2].strip())  # bytecode differs between versions of Python
+    assert "LOAD_FAST" in c.bytecode() and "0x" not in c.text()
     assert {i.kind for i in c.items()} == {"guard", "placeholder", "call_function", "call_method", "output"}
     assert c.to_json()["stage"] == "frames" and "<table>" in c._repr_mimebundle_()["text/html"]
     x, y = torch.randn(4, 8), torch.randn(4, 8)

@@ -33,7 +33,8 @@ class Source:
 
     def text(self) -> str:
         if self.base is None:
-            return f"{ {'local': 'L', 'global': 'G', 'closure': 'C'}.get(self.kind, 'K') }[{self.key!r}]"
+            named = getattr(self.key, "__qualname__", None) or getattr(self.key, "__name__", None) or f"a {type(self.key).__name__}"
+            return f"K[{named}]" if self.kind == "constant" else f"{ {'local': 'L', 'global': 'G', 'closure': 'C'}[self.kind] }[{self.key!r}]"
         if self.kind in ("attr", "type_attr"):
             return f"{self.base.text()}.{self.key}"
         return f"{self.base.text()}[{self.key!r}]"
@@ -52,9 +53,7 @@ class Guard:
 
     def text(self) -> str:
         subject = self.source.text() if self.source is not None else "the process"
-        return (
-            f"{subject}: {self.kind} {self.expected!r}" if isinstance(self.expected, (str, int, float, bool, tuple, type(None))) else f"{subject}: {self.kind}"
-        )
+        return f"{subject}: {self.kind} {self.expected!r}" if isinstance(self.expected, (str, int, float, tuple)) else f"{subject}: {self.kind}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 ROW, LEFT, PATTERNS = 20, 72, 6
-NARROW, WIDE, FIT = 22, 40, 640  # a group's width: what fits, within bounds
+NARROW, WIDE, FIT = 28, 40, 640  # a group's width: what fits, within bounds
 
 
 def memory_chart(slots: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ function start(root) {
 /**
  * The steps as tabs; "Beside it" shows a second one.
  * @param {HTMLElement} root @param {HTMLElement} live
- * @returns {{panels: HTMLElement[], tabs: HTMLElement[], titles: string[], shown: () => number[]}}
+ * @returns {{panels: HTMLElement[], tabs: HTMLElement[], titles: string[], shown: () => number[], changed: () => void}} set `changed` to be told of every change
  */
 function tabs(root, live) {
   const panels = all(root, ".clab-step"), found = all(root, ".clab-nav a");
@@ -145,10 +145,12 @@ function tabs(root, live) {
     const now = shown();
     panels.forEach((panel, p) => panel.classList.toggle("clab-shown", now.includes(p)));
     found.forEach((tab, i) => { tab.setAttribute("aria-selected", String(i === k)); tab.tabIndex = i === k ? 0 : -1; });
-    live.textContent = `Step ${k + 1} of ${found.length}: ${titles[order[k] ?? 0] ?? ""}. Point at a line to see what it comes from and what came of it; click keeps it.`;
+    stage.changed();
+    live.textContent ||= `Step ${k + 1} of ${found.length}: ${titles[order[k] ?? 0] ?? ""}. Point at a line to see what it comes from and what came of it; click keeps it.`;
   }
+  const stage = { panels, tabs: order.map((_, k) => /** @type {HTMLElement} */ (found[order.indexOf(k)])), titles, shown, changed: () => { live.textContent = ""; } };
   if (found.length) show(0);
-  return { panels, tabs: order.map((_, k) => /** @type {HTMLElement} */ (found[order.indexOf(k)])), titles, shown };
+  return stage;
 }
 
 /**
@@ -232,6 +234,10 @@ function link(root, live, stage) {
       if (first) pane.scrollTop += first.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
     }
   }
+  stage.changed = () => {
+    live.textContent = "";
+    if (pinned) { light(pinned); reveal(pinned); }
+  };
   /** @param {Event} event */
   const lineOf = (event) => /** @type {HTMLElement | null} */ (event.target instanceof Element ? event.target.closest(".clab-lines > li") : null);
   root.addEventListener("pointerover", (event) => { const line = lineOf(event); if (line && !pinned) light(line); });
