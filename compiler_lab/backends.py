@@ -8,7 +8,7 @@ PyTorch's counterpart: ``torch/_dynamo/backends/{registry,common}.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch.fx as fx
@@ -21,6 +21,7 @@ from .aot.joint import joint
 from .aot.partition import Partition, partition
 from .core.errors import UnknownOption
 from .core.fx import GraphArtifact, fork
+from .core.options import Decompositions
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code
 from .runtime.autograd import bind
 
@@ -60,13 +61,13 @@ def aot_autograd(
     fw_compiler: InnerCompiler,
     bw_compiler: InnerCompiler | None = None,
     partition_fn: Callable[[JointGraph], Partition] = partition,
-    decompositions: Mapping[Any, Callable[..., Any]] | str | None = None,
+    decompositions: Decompositions | None = None,
 ) -> Backend:
     """A backend that traces forward and backward together, cuts them, and compiles each half.
 
     fw_compiler, bw_compiler: ``(gm, fake_inputs) -> callable`` for the halves; the backward's is the forward's by default.
     partition_fn: ``JointGraph -> Partition``; ours by default, a learner's own fits.
-    decompositions: a table operator -> function, or the name of one ("inductor-like", "core"); none by default.
+    decompositions: the name of a table ("inductor-like", "core"); none by default.
     """
     bw_compiler = bw_compiler or fw_compiler
 

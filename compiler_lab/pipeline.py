@@ -12,7 +12,7 @@ import functools
 import itertools
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,7 +114,7 @@ class Runner:
         return artifact
 
 
-def to_partition(graph: Artifact, args: list[Tensor], run: Runner, steps: tuple[Pass, ...]) -> Partition:
+def to_partition(graph: GraphArtifact, args: list[Tensor], run: Runner, steps: tuple[Pass, ...]) -> Partition:
     """Captured graph -> joint graph -> ... -> partition."""
     traced: JointGraph = run.step("joint", graph, lambda: joint(graph, *args))
     return run.passes(steps, traced)
@@ -189,7 +189,7 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 @contextlib.contextmanager
-def recording(observe: Observer) -> Iterator[Recording]:
+def recording(observe: Observer) -> Generator[Recording]:
     """Every compile that happens inside the block and has no observer of its own is recorded by ``observe``."""
     record = Recording(observe)
     token = _recording.set(record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,7 +68,7 @@ class Seeing(TorchDispatchMode):
 
 
 @contextmanager
-def ops_seen() -> Iterator[list[str]]:
+def ops_seen() -> Generator[list[str]]:
     """Names of every aten operator that runs in the block, in this thread."""
     seen: list[str] = []
 
