@@ -38,7 +38,7 @@ def register_backend(backend: Backend | None = None, name: str | None = None) ->
         return lambda fn: register_backend(fn, name)
     if not callable(backend):
         raise UnknownOption(f"a backend must be callable, not {type(backend).__name__}", hint="give a function (gm, example_inputs) -> callable")
-    name = name or getattr(backend, "__name__", type(backend).__name__)
+    name = name or str(getattr(backend, "__name__", type(backend).__name__))
     if name in BUILT_IN:
         raise UnknownOption(f"{name!r} is the name of a built-in backend", hint="choose another name")
     _REGISTERED[name] = backend
