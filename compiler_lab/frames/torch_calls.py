@@ -48,7 +48,7 @@ FOLDED: frozenset[Any] = frozenset(
     | {chr, ord, hex, oct, bin, format, ascii, operator.index, operator.concat, operator.length_hint, object.__repr__}
     | {torch._C._get_tracing_state, torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.is_autocast_enabled}
     | {torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch._C._get_privateuse1_backend_name, torch._C._is_torch_function_enabled}
-    | {torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms, torch._C._len_torch_function_stack}
+    | {torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack}
 )  # pure, or state that the global guard covers or that does not change while a process runs
 CHANGES: dict[str, Callable[[Args], tuple[int, int] | tuple[()]]] = {
     "batch_norm": lambda args: (3, 4) if isinstance(args[5], Constant) and args[5].value else (),
