@@ -265,7 +265,7 @@ def test_artifact(golden: Callable[[str, str], None]) -> None:
     c = capture(PROGRAMS["chain"][0], *PROGRAMS["chain"][1]())
     golden("capture_chain.txt", c.text().partition("guards:")[2].strip())  # bytecode differs between versions of Python
     assert "LOAD_FAST" in c.bytecode() and "0x" not in c.text()
-    assert {i.kind for i in c.items()} == {"guard", "placeholder", "call_function", "call_method", "output"}
+    assert {i.kind for i in c.items()} >= {"guard", "placeholder", "call_function", "call_method", "output"}
     assert c.to_json()["stage"] == "frames" and "<table>" in c._repr_mimebundle_()["text/html"]
     x, y = torch.randn(4, 8), torch.randn(4, 8)
     torch.testing.assert_close(c.run(x, y), programs.chain(x, y))

@@ -12,7 +12,7 @@ import inspect
 import io
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class Capture(Artifact):
         """The frame's instructions as dis prints them, without addresses."""
         out = io.StringIO()
         dis.dis(self.frame.code, file=out, depth=0)
-        return re.sub(r" at 0x[0-9a-f]+", "", re.sub(r'file "[^"]*", ', "", out.getvalue())).rstrip()
+        return _plain(out.getvalue()).rstrip()
 
     def text(self) -> str:
         parts = [f"bytecode of {self.frame.code.co_name}:", self.bytecode()]
@@ -63,7 +63,15 @@ class Capture(Artifact):
 
     def items(self) -> tuple[Item, ...]:
         guards = tuple(Item(f"frames/{_guard_id(i)}", "guard", g.text(), (), g.stack, {"kind": g.kind, "why": g.why}) for i, g in enumerate(self.guards))
-        return (*guards, *(i for g in self.graphs for i in g.items()))
+        return (*self._instructions(), *guards, *(i for g in self.graphs for i in g.items()))
+
+    def _instructions(self) -> Iterator[Item]:
+        """The bytecode, each instruction with the line it was compiled from."""
+        code = self.frame.code
+        for one in dis.get_instructions(code):
+            line = (one.positions.lineno if one.positions else None) or code.co_firstlineno
+            text = f"{one.offset:>4} {one.opname:<24} {_plain(one.argrepr)}".rstrip()
+            yield Item(f"frames/instruction_{one.offset}", "instruction", text, (), (Location(code.co_filename, line, code.co_name),))
 
     def check(self) -> None:
         if (self.specialization is None) == (not self.breaks):
@@ -84,6 +92,11 @@ class Capture(Artifact):
         frame = FrameInput(code, bound, self.frame.globals, self.frame.builtins, self.frame.closure)
         inputs = [read(s, frame) for s in self.graphs[0].inputs]
         return build(self.specialization.result, self.graphs[0].run(*inputs), frame)
+
+
+def _plain(text: str) -> str:
+    """What dis prints, without addresses and files."""
+    return re.sub(r" at 0x[0-9a-f]+", "", re.sub(r'file "[^"]*", ', "", text))
 
 
 def _guard_id(index: int) -> str:
