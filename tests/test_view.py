@@ -159,6 +159,7 @@ def test_lost_lines_say_why(data: Any) -> None:
     assert dead["generate forward"] == dead["eliminate dead code"], "it stays lost for the same reason"
     twice = lost(data, "again = ")
     assert all("an earlier node computes the same operator" in why for _, why in twice.values()), "merged into the line that computes the same"
+    assert "Python did it once" in lost(data, "scale = 3 * 2")["joint"][1]
     assert "library" in lost(data, "@ w")["build forward"][1]
     assert lost(data, "y = torch.relu").get("generate forward") is None
 

@@ -29,7 +29,7 @@ from .memory_chart import memory_chart
 LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "wrapper": PythonLexer}
 COLOURS = ((Comment, "c"), (Keyword, "k"), (String, "s"), (Number, "m"), (Name.Function, "f"), (Name.Builtin, "k"))
 NODE = re.compile(r"^(\w+)(: .*?)? = ([\w.]+)(.*)$", re.DOTALL)
-FOLDED = ("guard", "wrapper", "instruction", "new_instruction")
+FOLDED = ("guard", "wrapper", "instruction")
 LONG = 24  # sections of these kinds that have more lines are folded
 
 Item = Mapping[str, Any]

@@ -13,7 +13,6 @@ from typing import Any
 
 SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "instruction": "Bytecode",
-    "new_instruction": "Bytecode that replaces it",
     "placeholder": "Graph",
     "get_attr": "Graph",
     "call_function": "Graph",
