@@ -60,6 +60,7 @@ class CompileInspect(Magics):
     @argument("--text", action="store_true", help="show text instead of the view")
     @argument("--html", type=_word, metavar="FILE", help="also write the view to FILE, one page that needs no network")
     @argument("--json", type=_word, metavar="FILE", help="also save the trace to FILE; Trace.load opens it on any machine")
+    @argument("--trace", metavar="NAME", help="also keep the trace under this name, for the cells below")
     @argument("expression", nargs="...", help="of the line magic: a call, after all options, for example f(x, y)")  # pyright: ignore[reportUntypedFunctionDecorator]
     @output_can_be_silenced
     @no_var_expand
@@ -96,6 +97,8 @@ class CompileInspect(Magics):
         for token in argv[: len(argv) - len(options.expression)]:
             position = line.index(token, position) + len(token)
         options.expression = line[position:].strip()
+        if options.trace and not options.trace.isidentifier():
+            raise UsageError(f"--trace {options.trace}: not a name")
         unknown = [s for s in options.stage or () if s not in pipeline.STEPS]
         if unknown:
             raise UsageError(f"no step {unknown[0]!r}; steps: {', '.join(pipeline.STEPS)}")
@@ -135,6 +138,8 @@ class CompileInspect(Magics):
         if not trace.steps:
             print(COMPILED_BEFORE if used else NOTHING)
             return
+        if options.trace:
+            self.shell.user_ns[options.trace] = trace
         if options.json:
             trace.save(options.json)
         if options.html:

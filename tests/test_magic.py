@@ -71,6 +71,13 @@ def test_text_stage_html_and_json(shell: InteractiveShell, tmp_path: Path) -> No
     assert Trace.load(tmp_path / "a.zip").steps[0].name == "capture"
 
 
+def test_a_trace_can_be_kept_under_a_name(shell: InteractiveShell) -> None:
+    run(shell, "%%compile_inspect --stage capture --trace kept\nf(x)")
+    assert isinstance(shell.user_ns["kept"], Trace) and len(shell.user_ns["kept"].steps) > 5
+    result, _ = run(shell, "%compile_inspect --trace 1x f(x)")
+    assert "not a name" in str(result.error_in_exec)
+
+
 def test_an_error_in_the_cell_is_the_cells_and_what_was_recorded_is_shown(shell: InteractiveShell) -> None:
     result, out = run(shell, "%%compile_inspect\ng = compiler_lab.compile(f)\ng(x)\n1 / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)

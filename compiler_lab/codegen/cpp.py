@@ -27,7 +27,7 @@ from .cpp_loops import LONG, THREADS, KernelCode, Mode, plain_sweep
 from .cpp_ops import compute_type
 from .cpp_pieces import Mapped, by_conditions, by_divisions, merged
 from .cpp_reduce import HELPERS, numel, proper
-from .cpp_rows import rows
+from .cpp_rows import on_heap, rows
 from .cpp_tiles import tiled_sweep, transposed
 from .emit import Emitter
 from .ir import ERRORS, Kernel
@@ -137,7 +137,7 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
 def _with_flags(k: KernelCode) -> None:
     """The loops, between the error flags they set and the returns that report them."""
     flags = [f for f in (BAD_INDEX, ZERO_DIVISION) if any(s.flag == f for s in k.statements)]
-    if k.bodies.rows and (k.mode == "outer" or k.bodies.column):
+    if k.bodies.rows and (k.bodies.column or (k.mode == "outer" and on_heap(k))):
         flags.append(NO_MEMORY)
     for flag in flags:
         k.e.line(f"int {flag} = 0;", k.parents)

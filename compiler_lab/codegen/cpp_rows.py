@@ -21,9 +21,9 @@ from .emit import Emitter
 def rows(k: KernelCode) -> None:
     """The whole kernel's loops."""
     e, outer = k.e, proper(k.group.outer)
-    heap = _scratch_bytes(k) > STACK_BYTES or k.mode == "inner"
+    heap = on_heap(k)
     with ExitStack() as stack:
-        if k.mode == "outer" and heap and k.bodies.rows:
+        if k.mode == "outer" and heap:
             e.line(f"#pragma omp parallel reduction(|:{', '.join(sorted({NO_MEMORY, *(s.flag for s in k.statements if s.flag)}))})", k.parents)
             stack.enter_context(e.block("{"))
             _scratch(k, heap=True)
@@ -36,7 +36,7 @@ def rows(k: KernelCode) -> None:
         nest(e, stack, outer, [[] for _ in outer], k.parents)
         if not heap:
             _scratch(k, heap=False)
-        elif k.mode == "outer" and k.bodies.rows:
+        elif k.mode == "outer":
             e.line(f"if ({NO_MEMORY}) continue;", k.parents)
         for phase in k.phases:
             _phase(k, phase)
@@ -180,8 +180,10 @@ def _fold_parts(e: Emitter, reductions: Sequence[Reduction], n: int) -> None:
                 lines(e, r, (r.combine(r.total, f"{part}[k]"),))
 
 
-def _scratch_bytes(k: KernelCode) -> int:
-    return sum(numel(k.group.inner) * n.output.dtype.itemsize for n in k.group.nodes if n.name in k.bodies.rows)
+def on_heap(k: KernelCode) -> bool:
+    """Whether scratch rows are allocated: they are large, or all threads work on one."""
+    nbytes = sum(numel(k.group.inner) * n.output.dtype.itemsize for n in k.group.nodes if n.name in k.bodies.rows)
+    return nbytes > STACK_BYTES or (k.mode == "inner" and nbytes > 0)
 
 
 def _scratch(k: KernelCode, heap: bool) -> None:
