@@ -77,7 +77,7 @@ class CompileInspect(Magics):
         if cell is not None and options.expression:
             raise UsageError(f"{CELL}; {options.expression!r} is no option")
         source = options.expression if cell is None else self.shell.transform_cell(cell)
-        trace = Trace(options.expression.rstrip("; ") if cell is None else "cell")
+        trace = Trace(options.expression.rstrip("; ") if cell is None else f"cell [{self.shell.execution_count}]")
         name = self.shell.compile.cache(source, self.shell.execution_count, raw_code=source if cell is None else cell)
         try:
             value, used = self._run(source, name, trace, options)

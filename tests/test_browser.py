@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,15 +85,21 @@ def demo_page(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def lab_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lab 00, executed and exported; the addresses that nbconvert's own template puts in are emptied."""
-    folder = tmp_path_factory.mktemp("lab")
-    options = [f"--HTMLExporter.{name}_url=data:," for name in ("require_js", "mathjax", "mermaid_js", "mermaid_layout_elk_js")]
-    command = [sys.executable, "-m", "nbconvert", "--execute", "--to", "html", "--output-dir", str(folder), *options, str(LAB)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "2"})
+def convert(notebook: Path, folder: Path, to: str, *options: str) -> None:
+    command = [sys.executable, "-m", "nbconvert", "--to", to, "--output-dir", str(folder), *options, str(notebook)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    return folder / f"{LAB.stem}.html"
+
+
+@pytest.fixture(scope="module")
+def lab_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Lab 00, executed once, and exported in nbconvert's two themes; the addresses that its own template asks for are emptied."""
+    folder = tmp_path_factory.mktemp("lab")
+    convert(LAB, folder, "notebook", "--execute")
+    empty = [f"--HTMLExporter.{name}_url=data:," for name in ("require_js", "mathjax", "mermaid_js", "mermaid_layout_elk_js")]
+    for theme in ("light", "dark"):
+        convert(folder / LAB.name, folder, "html", f"--HTMLExporter.theme={theme}", f"--output={theme}", *empty)
+    return {theme: folder / f"{theme}.html" for theme in ("light", "dark")}
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -233,20 +238,21 @@ def test_without_script_everything_can_be_read(chromium: Any, demo_page: Path, t
     context.close()
 
 
-def test_the_exported_lab_shows_every_stage(context: BrowserContext, lab_page: Path, request: pytest.FixtureRequest) -> None:
-    visit = Visit(context, lab_page)
+def test_the_exported_lab_shows_every_stage(context: BrowserContext, lab_pages: dict[str, Path], request: pytest.FixtureRequest) -> None:
+    visit = Visit(context, lab_pages[request.node.callspec.id])
     assert visit.asked == [] and visit.said == []
     every_stage(visit, ".clab")
     line = visit.page.locator(".clab").last.locator(".clab-src li", has_text="scaled_dot_product_attention")
     line.hover()
     assert visit.numbers(".clab-steps .clab-hot"), "lines of a notebook cell are linked too"
+    assert (line.text_content() or "").startswith("        attended"), "indentation survives the export"
     visit.page.screenshot(path=PICTURES / f"lab00_{request.node.callspec.id}.png")
     assert visit.asked == [] and visit.said == []
 
 
-def test_every_view_of_the_lab_runs_in_its_own_right(chromium: Any, lab_page: Path) -> None:
+def test_every_view_of_the_lab_runs_in_its_own_right(chromium: Any, lab_pages: dict[str, Path]) -> None:
     context = chromium.new_context()
-    visit = Visit(context, lab_page)
+    visit = Visit(context, lab_pages["light"])
     views = visit.page.locator(".clab").count()
     assert views >= 2 and visit.page.locator(".clab.clab-on").count() == views
     assert all(visit.page.locator(".clab").nth(k).locator(".clab-step:visible").count() == 1 for k in range(views))

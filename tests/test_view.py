@@ -114,6 +114,7 @@ class Lists(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if "li" in self.open and "ol" in self.open:
+            assert len(data) < 2 or not data.isspace(), "nbconvert's parser would shorten it"
             self.into[self.number] += data
 
 
@@ -124,7 +125,7 @@ def test_lines_are_numbered_as_items_are(data: Any) -> None:
     items = {item["n"]: item["text"] for step in data["steps"] for item in step["items"]}
     assert page.lines.keys() == items.keys()
     assert all(text.strip() == items[n].strip() for n, text in page.lines.items())
-    assert page.source == {n: line for s in data["sources"] for n, line in zip(s["numbers"], s["lines"], strict=True)}
+    assert page.source == {n: line.rstrip() for s in data["sources"] for n, line in zip(s["numbers"], s["lines"], strict=True)}
 
 
 def test_the_script_gets_the_lineage_of_the_trace(trace: Trace, data: Any) -> None:

@@ -179,7 +179,7 @@ def _instruction(item: Item) -> str:
     if not item["facts"].get("vector"):
         return _esc(text)
     name, _, rest = text.strip().partition(" ")
-    return f'{text[: len(text) - len(text.lstrip())]}<i class="f">{_esc(name)}</i> {_esc(rest)}'
+    return f'<i class="f">{text[: len(text) - len(text.lstrip())]}{_esc(name)}</i> {_esc(rest)}'
 
 
 def _paint(items: list[Item]) -> list[str]:
@@ -207,15 +207,19 @@ def _node(text: str) -> str:
 
 
 def _highlight(code: str, lexer: type[Lexer]) -> list[str]:
-    lines, current = [], list[str]()
+    """Lines as HTML. Spaces join what follows them: parsers of HTML, nbconvert's among them, shorten text that is nothing but spaces."""
+    lines, current, spaces = [], list[str](), ""
     for token, value in lex(code, lexer(stripnl=False, ensurenl=False)):
         css = next((name for kind, name in COLOURS if token in kind), "")
         for k, piece in enumerate(value.split("\n")):
             if k:
                 lines.append("".join(current))
-                current = []
-            if piece:
-                current.append(f'<i class="{css}">{_esc(piece)}</i>' if css and not piece.isspace() else _esc(piece))
+                current, spaces = [], ""
+            if not piece or piece.isspace():
+                spaces += piece
+                continue
+            current.append(f'<i class="{css}">{spaces}{_esc(piece)}</i>' if css else spaces + _esc(piece))
+            spaces = ""
     return [*lines, "".join(current)]
 
 
