@@ -163,6 +163,37 @@ def demo_line(text: str) -> int:
 
 
 @pytest.mark.parametrize("context", ["light"], indirect=True)
+def test_a_line_that_is_kept_stays_lit_from_step_to_step(context: BrowserContext, demo_page: Path) -> None:
+    page = Visit(context, demo_page).page
+    page.locator(".clab-src li", has_text="F.gelu").click()
+    for step in ("decompose", "schedule", "generate"):
+        page.locator(".clab-nav a", has_text=step).first.click()
+        assert page.locator(".clab-shown .clab-hot").count() > 0, step
+        box = page.locator(".clab-shown .clab-hot").first.bounding_box()
+        assert box is not None and 0 <= box["y"] <= 900, "the first of them is in sight"
+    page.keyboard.press("Escape")
+    page.locator(".clab-src li", has_text="F.gelu").hover()
+    page.locator(".clab-nav a", has_text="joint").click()
+    assert page.locator(".clab-hot").count() == 0, "what is only pointed at is not kept"
+
+
+@pytest.mark.parametrize("context", ["light"], indirect=True)
+def test_copying_gives_the_lines_as_they_stand(context: BrowserContext, demo_page: Path, trace: Trace) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = Visit(context, demo_page).page
+    page.locator(".clab-nav a", has_text="generate").first.click()
+    page.locator(".clab-shown .clab-sec", has_text="C++ source").get_by_role("button", name="Copy").click()
+    page.wait_for_function("document.querySelector('.clab-live').textContent.startsWith('Copied')")
+    lines = [item.text for item in trace.stage("generate", "forward").items() if item.kind == "line"]
+    assert page.evaluate("navigator.clipboard.readText()") == "\n".join(lines)
+    wrapper = page.locator(".clab-shown .clab-sec", has_text="The wrapper")
+    wrapper.locator("summary").click()
+    wrapper.get_by_role("button", name="Copy").click()
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert "def make(" in text and compile(text, "<wrapper>", "exec"), "what is copied is a program"
+
+
+@pytest.mark.parametrize("context", ["light"], indirect=True)
 def test_a_line_that_is_gone_says_why(context: BrowserContext, demo_page: Path) -> None:
     visit = Visit(context, demo_page)
     visit.page.locator(".clab-nav a", has_text="build").first.click()

@@ -236,7 +236,7 @@ function link(root, live, stage) {
   }
   stage.changed = () => {
     live.textContent = "";
-    if (pinned) { light(pinned); reveal(pinned); }
+    if (pinned) { light(pinned); reveal(pinned); } else dark();
   };
   /** @param {Event} event */
   const lineOf = (event) => /** @type {HTMLElement | null} */ (event.target instanceof Element ? event.target.closest(".clab-lines > li") : null);
