@@ -424,7 +424,7 @@ def test_extern_calls_and_arena() -> None:
 def test_views_of_inputs_go_to_extern_calls() -> None:
     base = torch.randn(3, 20, 8)
     x = base[1, 2:14]  # a window with a storage offset of its own
-    compare(lambda x, y: (x[2:6, 1:5] @ y[:, :3].t()[:4] if False else x[2:6, :] @ y.t(), x[1:].sum()), x, torch.randn(5, 8))
+    compare(lambda x, y: (x[2:6, :] @ y.t(), x[1:].sum()), x, torch.randn(5, 8))
 
 
 def test_outputs() -> None:

@@ -262,6 +262,22 @@ def test_relations() -> None:
         tree(a, guard("aliased", X, Y), y=b)
 
 
+@given(st.tuples(st.integers(0, 12), st.integers(0, 4)), st.tuples(st.integers(0, 12), st.integers(0, 4)), st.booleans())
+def test_memory_that_is_written_is_nobody_elses(first: tuple[int, int], second: tuple[int, int], other_is_written: bool) -> None:
+    """Windows (start, length) onto one tensor: the guard passes if and only if no element is in both; both readings say so."""
+    base = torch.zeros(17)
+    apart = torch.zeros(first[1]), torch.zeros(second[1])
+    written, others = ((X, Y), ()) if other_is_written else ((X,), (Y,))
+    t = tree(apart[0], guard("tensor"), guard("tensor", Y), guard("disjoint", None, (written, others)), y=apart[1])
+    assert both(t, *apart)
+    x, y = (base[start : start + length] for start, length in (first, second))
+    shared = set(range(first[0], sum(first))) & set(range(second[0], sum(second)))
+    assert both(t, x, y) == (not shared)
+    if shared:
+        failure = t.explain({"x": x, "y": y})
+        assert failure is not None and "memory that both reach" in failure.text()
+
+
 def test_paths_through_modules_never_call_getattr() -> None:
     calls: list[str] = []
 
@@ -495,5 +511,6 @@ def test_kinds_are_complete() -> None:
         "false",
         "aliased",
         "not_aliased",
+        "disjoint",
         "global_state",
     }

@@ -170,7 +170,10 @@ def test_a_reset_of_a_code_that_is_gone() -> None:
     _, low = linked()
     gone = weakref.ref(low.__code__)
     del low, _
+    assert gone() is None
+    other, _ = linked()
     frame_hook().reset([gone])
+    assert entry_count(other.__code__) == 0
 
 
 def test_ignored_code_is_hidden_from_other_hooks() -> None:

@@ -60,11 +60,22 @@ def log_softmax_backward(grad: Tensor, output: Tensor, dim: int, input_dtype: to
 # -- norms --------------------------------------------------------------------------------------------------------------------
 
 
-def standardized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """((x - mean) * rstd, mean, variance, rstd), the statistics with their dimensions kept."""
-    variance, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
+def moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    """(variance, mean) with their dimensions kept, in x's own dtype: aten's layer and group norm do not widen, its ``var`` does."""
+    mean = torch.mean(x, dims, True)
+    centered = x - mean
+    return torch.mean(centered * centered, dims, True), mean
+
+
+def wide_moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    """(variance, mean) as aten's batch norm has them on CPU, accumulated in double."""
+    return torch.var_mean(x, dims, correction=0, keepdim=True)
+
+
+def standardized(x: Tensor, variance: Tensor, mean: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """((x - mean) * rstd, rstd)."""
     rstd = torch.rsqrt(variance + eps)
-    return (x - mean) * rstd, mean, variance, rstd
+    return (x - mean) * rstd, rstd
 
 
 def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -80,7 +91,8 @@ def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Ten
     if x.numel() == 0:
         return NotImplemented
     dims = list(range(x.dim() - len(shape), x.dim()))
-    y, mean, _, rstd = standardized(wide(x), dims, eps)
+    variance, mean = moments(wide(x), dims)
+    y, rstd = standardized(wide(x), variance, mean, eps)
     return affine(y, weight, bias), mean, rstd
 
 
@@ -106,7 +118,9 @@ def layer_norm_backward(
 def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hw: int, group: int, eps: float) -> Any:
     if x.numel() == 0:
         return NotImplemented
-    y, mean, _, rstd = standardized(wide(x).reshape(n, group, -1), [2], eps)
+    rows = wide(x).reshape(n, group, -1)
+    variance, mean = moments(rows, [2])
+    y, rstd = standardized(rows, variance, mean, eps)
     shape = [1, c] + [1] * (x.dim() - 2)
     return affine(y.view(x.shape), shaped(weight, shape), shaped(bias, shape)), mean.view(n, group), rstd.view(n, group)
 
@@ -143,7 +157,8 @@ def batch_norm_train(x: Tensor, weight: Tensor | None, bias: Tensor | None, trai
     if x.numel() == 0 or not training:
         return NotImplemented
     dims, shape, _ = channels(x)
-    y, mean, _, rstd = standardized(wide(x), dims, eps)
+    variance, mean = wide_moments(wide(x), dims)
+    y, rstd = standardized(wide(x), variance, mean, eps)
     return affine(y, shaped(weight, shape), shaped(bias, shape)), mean.view(-1), rstd.view(-1)
 
 
@@ -154,7 +169,8 @@ def batch_norm_functional(
     dims, shape, count = channels(x)
     if not training or count < 2:
         return NotImplemented
-    y, mean, var, rstd = standardized(wide(x), dims, eps)
+    var, mean = wide_moments(wide(x), dims)
+    y, rstd = standardized(wide(x), var, mean, eps)
     new_mean = mean.view(-1) * momentum + old_mean * (1 - momentum)
     new_var = var.view(-1) * (momentum * (count / (count - 1))) + old_var * (1 - momentum)
     return affine(y, shaped(weight, shape), shaped(bias, shape)), mean.view(-1), rstd.view(-1), new_mean, new_var

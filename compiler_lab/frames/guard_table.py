@@ -288,6 +288,7 @@ LEAVES: dict[str, Row] = {
 RELATIONS: dict[str, str] = {
     "aliased": "the same object",
     "not_aliased": "different objects",
+    "disjoint": "memory that no other input reaches, for each input that is written",
     "global_state": "torch's state as at capture",
 }
 KINDS = (*LEAVES, *RELATIONS)

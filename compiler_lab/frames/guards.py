@@ -232,6 +232,19 @@ class _Build:
         self.root.leaf(manager, "true_match", text="an object that a guard compares with is gone")
         self.relations.append(Relation("alive", (), anchors, "every object compared by identity still exists", self._first_stack()))
 
+    def _disjoint(self, guard: Guard) -> None:
+        """``guard.expected``: (sources that are written, the others). Sizes and strides are guarded, so only addresses are read at a call."""
+        written, others = guard.expected
+        places = [(canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins), s in written) for s in (*written, *others)]
+        spans = tuple((self._node(source), extent(self.values[self._node(source)]), is_written) for source, is_written in places)
+        spans = tuple(span for span in spans if span[1])
+        relation = Relation("disjoint", tuple(node for node, _, _ in spans), spans, RELATIONS["disjoint"], guard.stack or self._definition())
+        if overlap(spans, lambda node: self.values[node]) is not None:
+            raise InvalidIR("an input that is written shares memory with another", where=own_location(guard.stack))
+        # the root's check hands the lambda what it was given, so nodes are read as the explanation reads them
+        self.root.leaf(self.root.manager, "epilogue_lambda", lambda locals: overlap(spans, lambda node: node.value(locals)) is None, text=RELATIONS["disjoint"])
+        self.relations.append(relation)
+
     def _definition(self) -> Stack:
         code = self.frame.code
         return (Location(code.co_filename, code.co_firstlineno, code.co_name),)
@@ -248,6 +261,9 @@ class _Build:
         if guard.kind == "global_state":
             if not any(r.kind == "global_state" for r in self.relations):
                 self.relations.append(Relation("global_state", (), self._state(), RELATIONS["global_state"], guard.stack or self._definition()))
+            return
+        if guard.kind == "disjoint":
+            self._disjoint(guard)
             return
         expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)
         sources = [canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins) for s in (guard.source, *expected) if s is not None]
@@ -388,6 +404,29 @@ def _explain(node: Node, value: Any) -> Failure | None:
     return None
 
 
+Span = tuple[Node, int, bool]  # a tensor's node, the bytes from its first to past its last element, whether it is written
+
+
+def extent(value: torch.Tensor) -> int:
+    """Bytes from the first to past the last element; 0 for an empty tensor."""
+    if not value.numel():
+        return 0
+    return (1 + sum((n - 1) * abs(s) for n, s in zip(value.shape, value.stride(), strict=True))) * value.element_size()
+
+
+def overlap(spans: tuple[Span, ...], value: Callable[[Node], Any]) -> tuple[Node, Node] | None:
+    """Two tensors whose memory overlaps, one of them written; None where there are none. One sweep over the addresses in order."""
+    placed = sorted(((address := value(node).data_ptr()), address + size, number) for number, (node, size, _) in enumerate(spans))
+    reach: dict[bool, tuple[int, int]] = {}  # written or not -> (furthest end so far, whose)
+    for start, end, number in placed:
+        node, _, written = spans[number]
+        for other_written in (True, False) if written else (True,):
+            if other_written in reach and start < reach[other_written][0]:
+                return spans[reach[other_written][1]][0], node
+        reach[written] = max(reach.get(written, (0, 0)), (end, number))
+    return None
+
+
 def _related(relation: Relation, values: list[Any]) -> bool:
     distinct = len({id(v) for v in values})
     return distinct == len(values) if relation.kind == "not_aliased" else distinct == 1
@@ -399,6 +438,9 @@ def _relation_failure(relation: Relation, locals: Any) -> Failure | None:
     if relation.kind == "global_state":
         changes = _state_changes(relation.facts)
         return Failure("global_state", "torch's state", "the state at capture", ", ".join(changes), relation.stack) if changes else None
+    if relation.kind == "disjoint":
+        pair = overlap(relation.facts, lambda node: node.value(locals))
+        return pair and Failure("disjoint", f"{pair[0].text} and {pair[1].text}", RELATIONS["disjoint"], "memory that both reach", relation.stack)
     if _related(relation, [n.value(locals) for n in relation.nodes]):
         return None
     names = " and ".join(n.text for n in relation.nodes)

@@ -43,7 +43,7 @@ class Source:
 @dataclass(frozen=True)
 class Guard:
     """One assumption. ``kind`` is a row of the guard table ("tensor", "type", "id", "equals", "length", "dict_keys", "no_attr",
-    "none", "true", "false", "not_aliased", "aliased", "global_state"); ``expected`` is what must hold; ``stack`` is the line that assumed it."""
+    "none", "true", "false", "not_aliased", "aliased", "disjoint", "global_state"); ``expected`` is what must hold; ``stack`` is the line that assumed it."""
 
     kind: str
     source: Source | None

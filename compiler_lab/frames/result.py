@@ -122,13 +122,13 @@ def specialization(t: Tracer, value: Value, definition: Stack) -> Specialization
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:
-    """All guards; where an input is changed, also that no other input is the same tensor."""
-    guards = list(t.guards.values())
-    for changed in t.mutated.values():
-        others = tuple(v.source for v in t.inputs if v is not changed)
-        if others:
-            guards.append(Guard("not_aliased", changed.source, others, changed.node.meta["stack"], "this input is changed"))
-    return tuple(guards)
+    """All guards; where inputs are changed, also that no other input reaches their memory, which ``check_aliases`` saw at capture."""
+    changed = tuple(v.source for v in t.inputs if id(v) in t.mutated)
+    others = tuple(v.source for v in t.inputs if id(v) not in t.mutated)
+    if not changed or len(t.inputs) == 1:
+        return tuple(t.guards.values())
+    stack = next(iter(t.mutated.values())).node.meta["stack"]
+    return (*t.guards.values(), Guard("disjoint", None, (changed, others), stack, "inputs are changed"))
 
 
 def check_aliases(t: Tracer, definition: Stack) -> None:

@@ -163,7 +163,7 @@ def sign(self: Value) -> Value:
     return self if self.dtype == torch.bool else apply(ops.sign, self)
 
 
-def test_float(op: Callable[..., Any]) -> Callable[[Value], Value]:
+def of_floats(op: Callable[..., Any]) -> Callable[[Value], Value]:
     """isnan and isinf: never true of integers."""
     return lambda self: apply(op, self) if self.dtype.is_floating_point else self.body.constant(False, torch.bool)
 
@@ -265,8 +265,8 @@ POINTWISE: dict[str, Pointwise] = {
     "aten.frac.default": Pointwise(frac),
     "aten.logical_not.default": Pointwise(unary(ops.logical_not), "bool"),
     "aten.bitwise_not.default": Pointwise(lambda self: apply(ops.logical_not if self.dtype == torch.bool else ops.bitwise_not, self)),
-    "aten.isnan.default": Pointwise(test_float(ops.isnan)),
-    "aten.isinf.default": Pointwise(test_float(ops.isinf)),
+    "aten.isnan.default": Pointwise(of_floats(ops.isnan)),
+    "aten.isinf.default": Pointwise(of_floats(ops.isinf)),
     "aten.isfinite.default": Pointwise(isfinite),
     "aten.addcmul.default": Pointwise(addcmul),
     "aten.addcdiv.default": Pointwise(addcdiv),

@@ -137,8 +137,9 @@ def count_nonzero(b: Builder, self: TensorView, dim: Dims = None) -> TensorView:
 def two_pass(
     b: Builder, self: TensorView, dims: tuple[int, ...], mean: BufferSpec, out: BufferSpec, correction: Number, root: bool
 ) -> tuple[TensorView, TensorView]:
-    """(variance or its root, mean): the mean first, then the squared deviations from it."""
-    n, dtype = count(self.size, dims), opmath(self.dtype)
+    """(variance or its root, mean): the mean first, then the squared deviations from it, in double as aten's WelfordOps are on CPU:
+    a square of a float32 leaves its range long before the deviation does."""
+    n, dtype = count(self.size, dims), torch.float64
     name = "std" if root else "var"
     mean_view = simple(b, "sum", self, dims, mean, dtype=dtype, finish=lambda v: v / n, origin=f"{name}.mean")
     kept_stride = dict(
@@ -164,9 +165,9 @@ def variance(root: bool, with_mean: bool) -> Callable[..., Any]:
         dims, off = reduced(self, dim), 1 if correction is None else correction
         if not self.dtype.is_floating_point:
             raise Decline("dtype")
-        if with_mean and self.dtype == opmath(self.dtype):
+        if with_mean and self.dtype == torch.float64:
             return two_pass(b, self, dims, b.like(b.val[1]), b.like(b.val[0]), off, root)
-        exact = b.fresh(keepdim_size(self.size, dims), opmath(self.dtype))  # deviations from a rounded mean would be wrong
+        exact = b.fresh(keepdim_size(self.size, dims), torch.float64)  # deviations from a rounded mean would be wrong
         out, mean = two_pass(b, self, dims, exact, b.like(b.val[0] if with_mean else b.val), off, root)
         return (out, b.copy(shaped(mean, tuple(b.val[1].shape)), b.like(b.val[1]))) if with_mean else out
 
@@ -208,10 +209,13 @@ def softmax(log: bool) -> Callable[..., TensorView]:
             return body.load(self, point).to(dtype) - body.load(peak, point)
 
         exponential = lambda body, point: apply(ops.exp, centered(body, point))
-        total = broadcast(b.reduction(b.fresh(kept, dtype), "sum", self.size, dims, exponential, order=self, origin=f"{b.origin}.sum"), self.size)
-        if log:
+        # softmax reads the exponentials twice, so they are a loop of their own, which the scheduler keeps in a row; log_softmax reads them once
+        weights = None if log else b.loop(b.fresh(self.size, dtype), exponential, origin=f"{b.origin}.exp")
+        summand = exponential if weights is None else lambda body, point: body.load(weights, point)
+        total = broadcast(b.reduction(b.fresh(kept, dtype), "sum", self.size, dims, summand, order=self, origin=f"{b.origin}.sum"), self.size)
+        if weights is None:
             return b.loop(b.like(b.val), lambda body, point: centered(body, point) - apply(ops.log, body.load(total, point)))
-        return b.loop(b.like(b.val), lambda body, point: exponential(body, point) / body.load(total, point))
+        return b.loop(b.like(b.val), lambda body, point: body.load(weights, point) / body.load(total, point))
 
     return row
 

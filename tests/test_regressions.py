@@ -1,0 +1,74 @@
+"""Faults that were found, each with its whole kind. The name says what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import compiler_lab
+
+BACKENDS = ("eager", "aot_eager", "lab")
+
+
+def writes(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+def windows(kind: str) -> tuple[Tensor, Tensor, Tensor]:
+    """(base, x, y): two windows of four elements onto one memory, or onto two."""
+    base = torch.arange(1.0, 17.0)
+    starts = {"overlap": (0, 2), "overlap the other way": (2, 0), "the same elements": (0, 0), "side by side": (0, 4)}[kind]
+    return base, base[starts[0] : starts[0] + 4], base[starts[1] : starts[1] + 4]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["overlap", "overlap the other way", "the same elements", "side by side"])
+def test_a_written_input_that_shares_memory_only_in_a_later_call(kind: str, backend: str) -> None:
+    """The guard compared objects; what capture assumes is that nobody else reaches the memory."""
+    compiled = compiler_lab.compile(writes, backend=backend)
+    compiled(torch.ones(4), torch.ones(4))
+    base, x, y = windows(kind)
+    want_base, want_x, want_y = windows(kind)
+    torch.testing.assert_close(compiled(x, y), writes(want_x, want_y), rtol=0, atol=0)
+    torch.testing.assert_close(base, want_base, rtol=0, atol=0)
+    torch.testing.assert_close(compiled(torch.ones(4), torch.ones(4)), torch.full((4,), 3.0))
+
+
+def test_windows_that_do_not_meet_are_no_reason_to_compile_again() -> None:
+    graphs: list[Any] = []
+    compiled = compiler_lab.compile(writes, backend=lambda gm, args: graphs.append(gm) or gm.forward)
+    for _ in range(3):
+        _, x, y = windows("side by side")
+        compiled(x, y)
+    assert len(graphs) == 1
+
+
+FAMILY: dict[str, Callable[[Tensor, Any], Any]] = {
+    "var": lambda x, dim: torch.var(x, dim),
+    "std": lambda x, dim: torch.std(x, dim),
+    "var_mean": lambda x, dim: torch.var_mean(x, dim),
+    "std_mean": lambda x, dim: torch.std_mean(x, dim),
+}
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-19, 1.0, 1e18, 1e30])
+@pytest.mark.parametrize("dim", [-1, 0, None], ids=["rows", "columns", "all"])
+@pytest.mark.parametrize("name", FAMILY)
+def test_squares_that_leave_the_range_of_float32(name: str, dim: int | None, scale: float) -> None:
+    """std of numbers near 1e30 was inf and of numbers near 1e-30 zero; aten accumulates the squares in double."""
+    x = torch.randn(5, 300) * scale
+    f = lambda x: FAMILY[name](x, dim)
+    torch.testing.assert_close(compiler_lab.compile(f, fullgraph=True)(x), f(x), rtol=1e-5, atol=0)
+
+
+def test_batch_norm_of_large_numbers_is_eagers() -> None:
+    make = lambda: torch.nn.BatchNorm1d(3)
+    x = torch.randn(50, 3) * 1e18
+    ours, plain = make(), make()
+    torch.testing.assert_close(compiler_lab.compile(ours, fullgraph=True)(x), plain(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours.running_var, plain.running_var, rtol=1e-5, atol=0)
