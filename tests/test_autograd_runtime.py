@@ -498,25 +498,3 @@ def test_calls_from_many_threads() -> None:
     for t in threads:
         t.join()
     assert not wrong
-
-
-def test_bind_adds_little_to_a_call() -> None:
-    """Per call: less than half of what torch.autograd.Function itself costs, on top of it."""
-    import timeit
-
-    class Plain(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, a: Tensor) -> Any:
-            ctx.save_for_backward(a)
-            return forward(a)[0]
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            return grads[0] * 2
-
-    result = torch.zeros(4)
-    forward: Callable[..., Any] = lambda a: (result.view(4), a)
-    call = bind(SPEC, 1, forward, lambda s, t: (t * 2,))
-    (a,) = leaves(rand(4))
-    best = lambda f: min(timeit.repeat(lambda: f(a), number=500, repeat=9))
-    assert best(call) < 1.5 * best(Plain.apply)
