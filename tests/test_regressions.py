@@ -72,3 +72,53 @@ def test_batch_norm_of_large_numbers_is_eagers() -> None:
     ours, plain = make(), make()
     torch.testing.assert_close(compiler_lab.compile(ours, fullgraph=True)(x), plain(x), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(ours.running_var, plain.running_var, rtol=1e-5, atol=0)
+
+
+def switches_on(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.enable_grad():
+        a = x * 2
+        view = x[1:]
+    return a, x + 1, view, x
+
+
+def switches_off(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        a = x * 2
+        with torch.enable_grad():
+            b = x.sin()
+    return a, b, x.exp()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("outside", [True, False], ids=["grad", "no_grad"])
+@pytest.mark.parametrize("program", [switches_on, switches_off])
+def test_grad_mode_is_the_programs_own(program: Callable[..., tuple[Tensor, ...]], outside: bool, backend: str) -> None:
+    """What an output is to autograd was decided by the mode of the call; it is decided where the output is made."""
+
+    def outcome(fn: Callable[..., tuple[Tensor, ...]]) -> tuple[list[bool], Tensor | None]:
+        x = torch.linspace(0, 1, 4).requires_grad_()
+        with torch.set_grad_enabled(outside):
+            outputs = fn(x)
+            assert torch.is_grad_enabled() is outside
+        kinds = [o.requires_grad for o in outputs]
+        torch.stack([o.sum() for o, needs in zip(outputs, kinds, strict=True) if needs and o is not x]).sum().backward()
+        return kinds, x.grad
+
+    kinds, grad = outcome(compiler_lab.compile(program, backend=backend, fullgraph=True))
+    want_kinds, want_grad = outcome(program)
+    assert kinds == want_kinds
+    torch.testing.assert_close(grad, want_grad)
+
+
+def fails_inside(x: Tensor, index: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x.gather(0, index)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_between_two_modes_leaves_the_callers_mode(backend: str) -> None:
+    compiled = compiler_lab.compile(fails_inside, backend=backend)
+    compiled(torch.ones(3), torch.tensor([0]))
+    with pytest.raises((RuntimeError, IndexError)):
+        compiled(torch.ones(3), torch.tensor([7]))
+    assert torch.is_grad_enabled()

@@ -56,6 +56,7 @@ class JointSpec:
     mutations: tuple[int, ...] = ()  # primal indices, in the order their updates are returned
     needs_grad: tuple[bool, ...] = ()  # per primal: a gradient is computed for it
     tangents: tuple[int, ...] = ()  # output indices, in the order of the tangents
+    grad_enabled: bool = True  # the grad mode the program is entered with; it may switch it on inside
 
     @property
     def forward_outputs(self) -> int:

@@ -156,7 +156,7 @@ class _Joint:
         needs_grad = tuple(g is not None for g in gradients)
         if not tangents:
             self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
-        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents)
+        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled)
         return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
 
     def forward(self) -> list[Any]:

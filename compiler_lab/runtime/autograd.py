@@ -35,7 +35,8 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
     tangents: tensors (fake ones will do) with the shape, strides, dtype and device the backward expects of each tangent; without
     them a tangent is expected laid out as its output is, contiguous where the output's memory has gaps or overlaps.
     The result takes ``spec.primals`` tensors and returns one value per ``spec.outputs``.
-    Where grad mode is off, or no input that has a gradient requires one, only the forward runs and nothing is kept.
+    Where grad mode is off, or no input that has a gradient requires one, only the forward runs and nothing is kept; a program that
+    is entered with grad mode off and switches it on inside (``spec.grad_enabled`` false, and yet a backward) is differentiated all the same.
     """
     infer = _inference(spec, forward)
     finish = _finisher(spec)
@@ -43,7 +44,7 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
         return infer if finish is None else lambda *primals: finish(primals, infer(*primals))
     apply = _function(spec, n_saved, forward, backward, tangents)
     differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed)
-    enabled = torch.is_grad_enabled
+    enabled = torch.is_grad_enabled if spec.grad_enabled else lambda: True
 
     def call(*primals: Any) -> tuple[Any, ...]:
         if enabled():
@@ -54,7 +55,7 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
         outputs = infer(*primals)
         return outputs if finish is None else finish(primals, outputs)
 
-    return call
+    return call if spec.grad_enabled else torch.enable_grad()(call)
 
 
 # ------------------------------------------------------------------------------------------------------------ forward
