@@ -62,9 +62,12 @@ class Recipe:
 
     output    graph output number ``value``;  source: the value at ``value`` (a Source);  constant: ``value`` itself
     tuple / list / dict / set / slice / call: ``parts`` built first; for dict, keys are ``value``; for call, ``value`` is the callable
+    shared    object number ``value`` of ``Specialization.shared``: built once, so that it stays one object wherever it appears
+    cell      a new closure cell that holds ``parts[0]``, empty without parts
+    function  a new function: ``value`` is its code, ``parts`` are (globals, name, defaults, closure), as ``types.FunctionType`` takes them
     """
 
-    kind: Literal["output", "source", "constant", "tuple", "list", "dict", "set", "slice", "call"]
+    kind: Literal["output", "source", "constant", "tuple", "list", "dict", "set", "slice", "call", "shared", "cell", "function"]
     value: Any = None
     parts: tuple[Recipe, ...] = ()
 
@@ -88,11 +91,47 @@ class Break:
     hint: str = ""
 
 
+@dataclass(frozen=True)
+class Effect:
+    """One change of an object that other code can see, made after the graph has run, in the order of ``Specialization.effects``.
+
+    attribute / delete_attribute   ``target.key = value``, past any ``__setattr__`` (what that did is in the effects already)
+    item / delete_item             ``target[key] = value`` by the built-in type's own method
+    contents                       the whole contents of a list, dict, set or deque become those of ``value``
+    global / delete_global         the global ``key`` of the namespace ``target``
+    cell / delete_cell             the contents of the closure cell ``target``
+    call                           ``target(*value)``, for what has no form above, such as the state of a random generator
+    """
+
+    kind: Literal["attribute", "delete_attribute", "item", "delete_item", "contents", "global", "delete_global", "cell", "delete_cell", "call"]
+    target: Recipe
+    key: Any = None
+    value: Recipe | None = None
+    stack: Stack = ()
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where capture ended before the frame did: Python executes instruction ``at`` (an index into ``read_code(code).instructions``) next,
+    with this value stack (lowest first; None is CPython's NULL), these locals and cells; a name that is missing is unbound. ``found`` says why."""
+
+    at: int
+    stack: tuple[Recipe | None, ...]
+    locals: tuple[tuple[str, Recipe], ...]
+    cells: tuple[tuple[str, Recipe], ...]
+    found: Break
+
+
 @dataclass
 class Specialization:
-    """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards."""
+    """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards.
+
+    The replacement code runs the graph, builds ``shared`` in order, makes ``effects`` in order, and then returns ``result``, or goes on at ``stop``."""
 
     graph: CapturedGraph
     guards: tuple[Guard, ...]
     result: Recipe
+    shared: tuple[Recipe, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    stop: Stop | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
