@@ -118,7 +118,7 @@ def specialization(t: Tracer, value: Value, definition: Stack) -> Specialization
         "operations": sum(n.op in ("call_function", "call_method") for n in t.graph.nodes),
         "instructions": t.steps,
     }
-    return Specialization(graph, guards_of(t), recipe, notes)
+    return Specialization(graph, guards_of(t), recipe, notes=notes)
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:
