@@ -122,3 +122,28 @@ def test_an_error_between_two_modes_leaves_the_callers_mode(backend: str) -> Non
     with pytest.raises((RuntimeError, IndexError)):
         compiled(torch.ones(3), torch.tensor([7]))
     assert torch.is_grad_enabled()
+
+
+def one_cell(x: Tensor) -> Any:
+    i = 5
+    return (lambda: i)(), x
+
+
+def three_cells(x: Tensor, y: Tensor) -> Any:
+    i, j, k = 1, 2, 3
+    return (lambda: (i, j, k))(), y, x
+
+
+def argument_in_a_cell(x: Tensor, y: Tensor) -> Any:
+    i = 5
+    return (lambda: (x, i))(), y
+
+
+@pytest.mark.parametrize("program", [one_cell, three_cells, argument_in_a_cell])
+def test_cells_that_the_replacement_does_not_need(program: Callable[..., Any]) -> None:
+    """The hook copied cells behind the last slot of the replacement's frame: arguments were lost, or the process."""
+    args = [torch.ones(2), torch.zeros(2)][: program.__code__.co_argcount]
+    compiled = compiler_lab.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        for got, want in zip(compiled(*args), program(*args), strict=True):
+            assert got is want if isinstance(want, Tensor) else got == want

@@ -71,7 +71,7 @@ class _Assembler:
     def _code(self) -> CodeType:
         original, line = self.frame.code, self.writer.line
         prologue = [Instr("COPY_FREE_VARS", len(original.co_freevars), lineno=line)] if original.co_freevars else []
-        new = Bytecode([*prologue, Instr("RESUME", 0, lineno=line), *self.writer.body])
+        new = Bytecode([*prologue, Instr("RESUME", 0, lineno=line), *self.writer.body, *self._room()])
         new.name, new.qualname, new.filename, new.first_lineno = original.co_name, original.co_qualname, original.co_filename, line
         new.argcount, new.posonlyargcount, new.kwonlyargcount = original.co_argcount, original.co_posonlyargcount, original.co_kwonlyargcount
         flags = original.co_flags & KEPT_FLAGS
@@ -83,3 +83,10 @@ class _Assembler:
         if code.co_freevars != original.co_freevars or code.co_varnames[:count] != original.co_varnames[:count]:
             raise InvalidIR(f"replacement code of {original.co_qualname} has another layout", why="frames are filled by position")
         return code
+
+    def _room(self) -> list[Instr]:
+        """Never executed: a local for each cell of the original. The hook copies arguments and cells into a frame of ours by position,
+        and does not look whether that has as many slots."""
+        line = self.writer.line
+        stores = [Instr("STORE_FAST", f"{self.writer.prefix}room{n}", lineno=line) for n in range(len(self.frame.code.co_cellvars))]
+        return [Instr("LOAD_CONST", None, lineno=line), *(i for s in stores for i in (Instr("COPY", 1, lineno=line), s)), Instr("RETURN_VALUE", lineno=line)]
