@@ -21,6 +21,7 @@ from .aot.joint import joint
 from .aot.partition import Partition, partition
 from .core.errors import UnknownOption
 from .core.fx import GraphArtifact, fork
+from .core.modes import below_modes
 from .core.options import Decompositions
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code
 from .runtime.autograd import bind
@@ -72,12 +73,14 @@ def aot_autograd(
     bw_compiler = bw_compiler or fw_compiler
 
     def backend(gm: fx.GraphModule, args: list[Tensor]) -> Callable[..., Any]:
-        traced = eliminate_dead_code(functionalize(joint(GraphArtifact(gm, "frames"), *args)))
-        if decompositions:
-            traced = eliminate_dead_code(eliminate_common_subexpressions(decompose(traced, decompositions)))
-        part = partition_fn(traced)
-        forward = _inner(fw_compiler, part.forward, "aot.forward")
-        backward = _inner(bw_compiler, part.backward, "aot.backward") if part.backward is not None else None
+        traced = joint(GraphArtifact(gm, "frames"), *args)
+        with below_modes():
+            traced = eliminate_dead_code(functionalize(traced))
+            if decompositions:
+                traced = eliminate_dead_code(eliminate_common_subexpressions(decompose(traced, decompositions)))
+            part = partition_fn(traced)
+            forward = _inner(fw_compiler, part.forward, "aot.forward")
+            backward = _inner(bw_compiler, part.backward, "aot.backward") if part.backward is not None else None
         return bind(part.spec, len(part.saved), forward, backward)
 
     return backend

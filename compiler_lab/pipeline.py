@@ -30,6 +30,7 @@ from .codegen.cpp import generate
 from .core.artifact import Artifact
 from .core.errors import InvalidIR, UnknownOption
 from .core.fx import GraphArtifact, fork
+from .core.modes import below_modes
 from .core.options import Options
 from .frames.capture import Capture
 from .frames.convert import Captured, Stats
@@ -117,7 +118,8 @@ class Runner:
 def to_partition(graph: GraphArtifact, args: list[Tensor], run: Runner, steps: tuple[Pass, ...]) -> Partition:
     """Captured graph -> joint graph -> ... -> partition."""
     traced: JointGraph = run.step("joint", graph, lambda: joint(graph, *args))
-    return run.passes(steps, traced)
+    with below_modes():
+        return run.passes(steps, traced)
 
 
 def to_kernels(half: GraphArtifact, run: Runner, part: str) -> Kernels:
@@ -143,9 +145,10 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     """All of it: forward and backward are C++ kernels, both built at once."""
     part = to_partition(graph, args, run, JOINT_STEPS)
     halves = {"forward": part.forward, **({"backward": part.backward} if part.backward is not None else {})}
-    kernels = {name: to_kernels(half, run, name) for name, half in halves.items()}
-    start = time.perf_counter()
-    programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
+    with below_modes():
+        kernels = {name: to_kernels(half, run, name) for name, half in halves.items()}
+        start = time.perf_counter()
+        programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start
     size = sum(len(k.source) for k in kernels.values())
     for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text

@@ -789,8 +789,8 @@ def backward_inside(x: Any) -> Any:
 
 
 @refused("context-manager")
-def autocast(x: Any) -> Any:
-    with torch.autocast("cpu"):
+def default_device(x: Any) -> Any:
+    with torch.device("cpu"):
         return x @ x.T
 
 

@@ -57,6 +57,7 @@ class JointSpec:
     needs_grad: tuple[bool, ...] = ()  # per primal: a gradient is computed for it
     tangents: tuple[int, ...] = ()  # output indices, in the order of the tangents
     grad_enabled: bool = True  # the grad mode the program is entered with; it may switch it on inside
+    inference: bool = False  # the program enters inference mode: what it makes are inference tensors
 
     @property
     def forward_outputs(self) -> int:

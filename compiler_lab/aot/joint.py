@@ -7,7 +7,8 @@ forward line whose gradient they compute; the sum of two gradients belongs to th
 How: autograd numbers its nodes as it makes them, so the numbers made while a torch-level node runs are that node's; in the
 backward, the autograd node being evaluated is asked for its number.
 PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out:
-symbolic sizes, tensor subclasses, mutation of inputs that require grad or that other inputs alias, outputs that alias each other.
+symbolic sizes, tensor subclasses, programs partly in inference mode, mutation of inputs that require grad or that other inputs
+alias, outputs that alias each other.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor
 from ..core.artifact import Decision
 from ..core.errors import Unsupported
 from ..core.fx import GraphArtifact, target_name
+from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
 from .fake import is_dense
 from .ir import JointGraph, JointSpec, OutputSpec
@@ -56,8 +58,8 @@ def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool 
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = _arguments(graph, placeholders, args)
     grad_enabled = torch.is_grad_enabled() if grad_enabled is None else grad_enabled
-    # inference mode switches off the keys above which composite operators open: the trace is the same with and without
-    with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
+    with outside_inference(), no_autocast_cache():
+        torch._C._set_grad_enabled(grad_enabled)
         return _Joint(module, stage, values, grad_enabled).trace()
 
 
@@ -109,6 +111,7 @@ class _Joint:
         self.starts: list[int] = []
         self.origins: list[fx.Node] = []
         self.tracer.origin = lambda: self.origin_of(self.current)
+        self.inference = self.in_inference()
         nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.primals = [self.primal(i, n, v) for i, (n, v) in enumerate(zip(nodes, values, strict=True))]
 
@@ -120,6 +123,19 @@ class _Joint:
 
     def unsupported(self, node: fx.Node, what: str, reason: str, why: str = "") -> Unsupported:
         return Unsupported(what, reason=reason, where=own_location(stack_of(node)), why=why)
+
+    def in_inference(self) -> bool:
+        """True for a program that is in inference mode from its first operation to its last. Raises ``Unsupported`` where a part of it is."""
+        calls = [n for n in self.module.graph.nodes if n.op.startswith("call")]
+        changes = [n for n in calls if n.target in (enter_inference, exit_inference)]
+        if not changes:
+            return False
+        first, last = calls[0], calls[-1]
+        outer = first.target is enter_inference and last.target is exit_inference and last.args == (first,)
+        if not outer or not all(n.args[0] for n in changes if n.target is enter_inference):
+            what, why = "a part of the program is in inference mode", "what it makes could not be told from other tensors"
+            raise self.unsupported(changes[0], what, "inference-mode", why)
+        return True
 
     # -- inputs -----------------------------------------------------------------------------------------------------------
 
@@ -156,7 +172,7 @@ class _Joint:
         needs_grad = tuple(g is not None for g in gradients)
         if not tangents:
             self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
-        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled)
+        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference)
         return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
 
     def forward(self) -> list[Any]:
@@ -199,7 +215,7 @@ class _Joint:
         owners.watch(outputs)
         self.tracer.origin = owners.origin
         try:
-            with self.tracer, torch.autograd.set_multithreading_enabled(False):
+            with self.tracer, torch.autograd.set_multithreading_enabled(False), no_autocast():
                 found = iter(torch.autograd.grad(outputs, wanted, tangents, allow_unused=True))
         except RuntimeError as error:
             raise self.unsupported(output, "the gradient does not run on fake tensors", "backward-failed", str(error)) from error
@@ -233,6 +249,9 @@ class _Forward(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         self.trace.enter(n)
+        if n.target in (enter_inference, exit_inference):
+            torch._C._set_grad_enabled(False)  # all of the program is in inference mode: that of the keys is left to the run
+            return None
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 

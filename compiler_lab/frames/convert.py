@@ -21,6 +21,7 @@ import torch.fx as fx
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 from ..core.errors import BackendFailed, GraphBroken, InvalidIR, LabError, Unsupported
+from ..core.modes import kept, sets_mode
 from ..core.options import Options
 from ..core.provenance import Location, own_location
 from .assemble import assemble
@@ -154,8 +155,7 @@ class Converter:
             )
         self.stats.graphs += 1
         run = compiled.forward if isinstance(compiled, fx.GraphModule) else compiled
-        sets_mode = any(n.target is torch._C._set_grad_enabled for n in specialization.graph.graph.nodes)
-        return _mode_kept(run) if sets_mode else run
+        return _modes_kept(run) if sets_mode(specialization.graph.graph) else run
 
     def broken(self, found: Break, code: CodeType, error: BaseException | None = None) -> None:
         """Records that ``code`` is left to Python. Raises ``GraphBroken`` under fullgraph, unless the program itself is about to raise."""
@@ -206,18 +206,14 @@ def _internal(error: Exception, frame: FrameInput) -> Break:
     return Break("internal-error", what, "", _first_line(frame), "this is a fault of the compiler, not of the program")
 
 
-def _mode_kept(run: Callable[..., Any]) -> Callable[..., Any]:
-    """``run``, whose graph switches grad mode and back: an error in between leaves the caller's mode as it was."""
+def _modes_kept(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, whose graph changes modes: an error in between leaves the caller's modes as they were."""
 
-    def kept(*inputs: Any) -> Any:
-        before = torch.is_grad_enabled()
-        try:
+    def run_kept(*inputs: Any) -> Any:
+        with kept():
             return run(*inputs)
-        except BaseException:
-            torch._C._set_grad_enabled(before)
-            raise
 
-    return kept
+    return run_kept
 
 
 def _first_line(frame: FrameInput) -> tuple[Location, ...]:

@@ -15,6 +15,7 @@ import torch
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 from torch.jit._trace import is_tracing
 
+from ..core.modes import outside_inference
 from ..core.provenance import Location, Stack
 from .code import read_code
 from .frame import FrameInput
@@ -24,7 +25,7 @@ from .reasons import CaptureUnsupported
 from .result import specialization
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
 from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
-from .values.contexts import GradMode
+from .values.contexts import TorchMode
 from .values.functions import GENERATOR, Cell, FunctionValue, GeneratorRun, Scope, bind_arguments
 from .values.iterators import make
 
@@ -113,7 +114,7 @@ class Frame:
         if row is None or row.kind == "finally":
             return False
         manager = self.stack[row.depth - 1] if row.kind == "with" else None
-        return not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, GradMode))
+        return not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, TorchMode))
 
     def unwind(self, raised: Raised) -> None:
         """Go to the handler of the exception table, or let the exception leave the frame."""
@@ -167,21 +168,20 @@ class Interpreter(Tracer):
 
 def interpret(frame: FrameInput) -> Specialization:
     """Capture one frame whole. Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
-    t = Interpreter()
-    enabled = torch.is_grad_enabled()
     definition = (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
+    t = Interpreter()
+    before = t.modes()
     try:
         check_modes(frame.code, definition)
-        result = t.run_frame(top_frame(t, frame))
-        if torch.is_grad_enabled() != enabled:
-            raise CaptureUnsupported("side-effect", "grad mode is left changed", definition)
-        return specialization(t, result, definition)
+        with outside_inference():
+            result = t.run_frame(top_frame(t, frame))
+            if t.modes() != before:
+                raise CaptureUnsupported("side-effect", "a mode of torch's is left changed", definition)
+            return specialization(t, result, definition)
     except Raised as raised:
         raise CaptureUnsupported("raise", raised.exception.describe(), t.last[0] or definition, t.last[1]) from raised
     except RecursionError as error:
         raise CaptureUnsupported("recursion", "", definition) from error
-    finally:
-        torch._C._set_grad_enabled(enabled)
 
 
 def top_frame(t: Interpreter, frame: FrameInput) -> Frame:
@@ -200,8 +200,6 @@ def check_modes(code: CodeType, definition: Stack) -> None:
     active = {
         "a torch function mode": torch._C._len_torch_function_stack() > 0,
         "a dispatch mode": torch._C._len_torch_dispatch_stack() > 0,
-        "autocast": any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")),
-        "inference mode": torch.is_inference_mode_enabled(),
         "a functorch transform": functorch.peek_interpreter_stack() is not None,
         "jit tracing": is_tracing(),
     }

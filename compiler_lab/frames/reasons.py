@@ -121,6 +121,10 @@ REASONS: dict[str, Reason] = {
         "a torch mode is active that changes what operations mean",
         "the graph would not mean the same without it", "leave the mode first",
     ),
+    "global-state": Reason(
+        "the program changes a setting of the whole process",
+        "what is captured holds for the setting there is", "change it outside the compiled function",
+    ),
     "context-manager": Reason(
         "a context manager that is not modelled",
         "its enter and exit run unknown code", "enter it outside the compiled function",

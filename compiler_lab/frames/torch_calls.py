@@ -46,7 +46,7 @@ REFUSED_OPS: dict[str, str] = {
 FOLDED: frozenset[Any] = frozenset(
     {f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)}
     | {chr, ord, hex, oct, bin, format, ascii, operator.index, operator.concat, operator.length_hint, object.__repr__}
-    | {torch._C._get_tracing_state, torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.is_autocast_enabled}
+    | {torch._C._get_tracing_state, torch.get_default_dtype, torch.is_autocast_enabled, torch._C._is_any_autocast_enabled}
     | {torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch._C._get_privateuse1_backend_name, torch._C._is_torch_function_enabled}
     | {torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack}
 )  # pure, or state that the global guard covers or that does not change while a process runs
@@ -182,6 +182,8 @@ TORCH_ROWS: dict[Any, Handler] = {
     torch._C._has_torch_function_variadic: _constant(False),
     torch._C._log_api_usage_once: _constant(None),
     torch._C._set_grad_enabled: _set_grad,
+    torch.is_grad_enabled: lambda t, args, kwargs: Constant(t.grad),
+    torch.is_inference_mode_enabled: lambda t, args, kwargs: Constant(t.inference),
     math.prod: _product,
     warnings.warn: _refused("output", "warnings.warn"),
 }
@@ -199,6 +201,11 @@ FUNCTIONS: dict[Any, Handler] = {
     torch.utils.checkpoint.checkpoint: _refused("autograd-api", "activation checkpointing"),
     torch.manual_seed: _refused("random", "torch.manual_seed"),
 }
+SETTINGS = (
+    torch.set_default_dtype, torch.set_default_device, torch.set_default_tensor_type, torch.set_float32_matmul_precision, torch.use_deterministic_algorithms,
+    torch.set_deterministic_debug_mode, torch.set_warn_always, torch.set_printoptions,
+)  # fmt: skip
+FUNCTIONS |= {function: _refused("global-state", f"torch.{function.__name__}") for function in SETTINGS}
 LEAVES: frozenset[Any] = frozenset(
     {F.interpolate, F.grid_sample, F.ctc_loss, F.fractional_max_pool2d_with_indices, F.fractional_max_pool3d_with_indices, F.embedding_bag}
 )  # Python functions of torch that stand in the graph as they are: long, and nothing in them is the user's; so does torch.functional

@@ -21,6 +21,7 @@ import torch.fx as fx
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 
 from ..core.artifact import Decision
+from ..core.modes import autocast_state
 from ..core.provenance import Stack
 from .ir import Guard, Source
 from .reasons import CaptureUnsupported
@@ -64,6 +65,7 @@ class Tracer:
         self.by_real: dict[int, TensorValue] = {}
         self.by_fake: dict[int, TensorValue] = {}
         self.scopes: dict[int, Scope] = {}
+        self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # where the program is; see values/contexts.py
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
         self.guard("global_state", None, None, why="grad mode, default dtype and determinism decide what operations do")
 
@@ -94,6 +96,10 @@ class Tracer:
 
     def stack(self) -> Stack:
         return self.frames[-1].call_stack() if self.frames else ()
+
+    def modes(self) -> tuple[Any, ...]:
+        """Grad mode, inference mode and autocast, where the program is."""
+        return self.grad, self.inference, autocast_state()
 
     def refuse(self, reason: str, detail: str = "") -> CaptureUnsupported:
         return CaptureUnsupported(reason, detail, self.stack(), self.frames[-1].instruction() if self.frames else "")
@@ -194,8 +200,8 @@ class Tracer:
         odd = real.layout != torch.strided or real.is_quantized or real.is_nested or real.is_conj() or real.is_neg()
         if odd or functorch.is_functorch_wrapped_tensor(real):
             raise self.refuse("tensor-layout", str(real.layout))
-        if real.is_inference():
-            raise self.refuse("mode", "a tensor made under inference_mode")
+        if real.is_inference() and not self.inference:
+            raise self.refuse("mode", "a tensor made under inference_mode reaches a program that is not in it")
 
     # operations
 

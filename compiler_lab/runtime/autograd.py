@@ -41,7 +41,8 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
     infer = _inference(spec, forward)
     finish = _finisher(spec)
     if backward is None:
-        return infer if finish is None else lambda *primals: finish(primals, infer(*primals))
+        call_forward = infer if finish is None else lambda *primals: finish(primals, infer(*primals))
+        return torch.inference_mode()(call_forward) if spec.inference else call_forward
     apply = _function(spec, n_saved, forward, backward, tangents)
     differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed)
     enabled = torch.is_grad_enabled if spec.grad_enabled else lambda: True

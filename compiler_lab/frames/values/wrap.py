@@ -21,6 +21,7 @@ from ..ir import Source
 from .base import Constant, Lazy, NotConstant, Opaque, Value
 from .builtins import BuiltinValue
 from .containers import ExistingDict, SequenceValue, SetValue, SliceValue
+from .contexts import existing_autocast
 from .functions import FunctionValue, MethodValue, PartialValue
 from .lift import CONSTANT_TYPES, lift
 from .modules import ModuleInstance
@@ -189,6 +190,7 @@ BY_TYPE: dict[type[Any], Wrapper] = {
 BY_INSTANCE: tuple[tuple[Any, Wrapper], ...] = (
     (torch.Tensor, _tensor),
     (torch.nn.Module, _nn_module),
+    (torch.autocast, existing_autocast),
     (enum.Enum, _singleton),
     (type, _class),
     (types.ModuleType, _module),

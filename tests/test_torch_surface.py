@@ -1,0 +1,183 @@
+"""Torch's own surface in capture: modes as context managers and decorators, around the call and inside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import compiler_lab
+
+from .torch_surface import BACKENDS, Context, modes, same
+
+LOW = {"rtol": 3e-2, "atol": 1e-1}  # two roundings to bfloat16 in another order
+
+
+def pair() -> tuple[Tensor, Tensor]:
+    return torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
+
+
+def cast() -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+AROUND: dict[str, Context] = {"plain": contextlib.nullcontext, "inference": torch.inference_mode, "autocast": cast, "no_grad": torch.no_grad}
+OUTSIDE = torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def autocast_nested(x: Tensor, w: Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ w
+        with torch.autocast("cpu", enabled=False):
+            z = x.float() @ w
+        q = y @ w
+    return y, z, q, x @ w
+
+
+@torch.autocast("cpu", dtype=torch.bfloat16)
+def autocast_decorated(x: Tensor, w: Tensor) -> Any:
+    return (x @ w).relu() @ w, torch.is_autocast_enabled("cpu")
+
+
+def autocast_from_outside(x: Tensor, w: Tensor) -> Any:
+    with OUTSIDE as entered:
+        inside = entered is OUTSIDE
+        y = x @ w
+    return y, inside, torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+
+
+@torch.inference_mode()
+def inference_decorated(x: Tensor, w: Tensor) -> Any:
+    return (x @ w).relu(), x.view(-1), torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+
+@torch.inference_mode()
+def inference_with_grad_inside(x: Tensor, w: Tensor) -> Any:
+    with torch.enable_grad():
+        y = x @ w
+        seen = torch.is_grad_enabled()
+    return y * 2, seen
+
+
+@torch.no_grad()
+def inference_off_is_grad_on(x: Tensor, w: Tensor) -> Any:
+    with torch.inference_mode(False):
+        y = (x @ w, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+    return y, torch.is_grad_enabled()
+
+
+def inference_in_part(x: Tensor, w: Tensor) -> Any:
+    with torch.inference_mode():
+        y = (x @ w).relu()
+    return y + 1, y, x * 2
+
+
+def decorators_inside(x: Tensor, w: Tensor) -> Any:
+    @torch.no_grad()
+    def quiet(a: Tensor) -> Tensor:
+        return a @ w
+
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def low(a: Tensor) -> Tensor:
+        return a @ w
+
+    @torch.inference_mode
+    def frozen(a: Tensor) -> bool:
+        return torch.is_inference_mode_enabled()
+
+    @torch.set_grad_enabled(False)
+    def off(a: Tensor) -> Tensor:
+        return a * 2
+
+    return quiet(x), low(x), frozen(x), off(x), torch.is_grad_enabled()
+
+
+def profiled(x: Tensor, w: Tensor) -> Any:
+    with torch.profiler.record_function("product"):
+        return x @ w
+
+
+def state(x: Tensor, w: Tensor) -> Any:
+    return (x @ w).relu(), x.view(-1), torch.is_inference_mode_enabled(), torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+
+
+MODES: list[Callable[..., Any]] = [
+    autocast_nested, autocast_decorated, autocast_from_outside, inference_decorated, inference_with_grad_inside, inference_off_is_grad_on,
+    inference_in_part, decorators_inside, profiled, state,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", MODES)
+def test_modes(fn: Callable[..., Any], backend: str, around: str) -> None:
+    counts = same(fn, pair, backend, AROUND[around], **LOW)
+    part = fn in (inference_in_part, inference_off_is_grad_on) and backend != "eager"
+    assert counts["break_reasons"] == (["inference-mode"] if part else [])
+    assert part or counts["graphs"] >= 1
+
+
+def test_a_mode_around_the_call_is_guarded() -> None:
+    """One compiled function under each mode in turn, back and forth: an entry for each, and never another's."""
+    compiler_lab.reset()
+    fn: Any = compiler_lab.compile(state, backend="eager")
+    x, w = pair()
+    for _ in range(2):
+        for around in AROUND.values():
+            with around():
+                want, got = state(x, w), fn(x, w)
+                assert got[2:] == want[2:]
+                assert [(t.dtype, t.requires_grad, t.is_inference()) for t in got[:2]] == [(t.dtype, t.requires_grad, t.is_inference()) for t in want[:2]]
+    assert compiler_lab.stats()["graphs"] == len(AROUND)
+
+
+def fails(x: Tensor, index: Tensor) -> Tensor:
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        return x[index] + 1
+
+
+def fails_with_grad(x: Tensor, index: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad():
+            return x[index] + 1
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [fails, fails_with_grad])
+def test_a_graph_that_fails_leaves_the_callers_modes(fn: Callable[..., Any], backend: str, around: str) -> None:
+    compiler_lab.reset()
+    compiled: Any = compiler_lab.compile(fn, backend=backend)
+    x = torch.randn(4)
+    compiled(x, torch.tensor([1]))
+    with AROUND[around]():
+        before = modes()
+        for _ in range(2):
+            with pytest.raises((IndexError, RuntimeError)) as raised:
+                compiled(x, torch.tensor([9]))
+            assert modes() == before
+        del raised
+        assert modes() == before
+    assert modes() == (True, False, 0, True, (("cpu", False, torch.bfloat16), ("cuda", False, torch.float16)))
+
+
+def test_refused_modes_say_why() -> None:
+    def seeded(x: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return x + torch.rand(2)
+
+    def default(x: Tensor) -> Tensor:
+        torch.set_default_dtype(torch.float64)
+        return x + torch.rand(2, dtype=torch.get_default_dtype())
+
+    for fn, reason in ((seeded, "random"), (default, "global-state")):
+        before = torch.get_default_dtype()
+        try:
+            counts = same(fn, lambda: (torch.zeros(2, dtype=torch.float64),))
+        finally:
+            torch.set_default_dtype(before)
+        assert reason in counts["break_reasons"]
