@@ -14,19 +14,18 @@ import compiler_lab
 
 from .torch_surface import BACKENDS, Context, modes, same
 
-LOW = {"rtol": 3e-2, "atol": 1e-1}  # two roundings to bfloat16 in another order
-
 
 def pair() -> tuple[Tensor, Tensor]:
     return torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
 
 
-def cast() -> torch.autocast:
+def cast() -> Any:
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
 AROUND: dict[str, Context] = {"plain": contextlib.nullcontext, "inference": torch.inference_mode, "autocast": cast, "no_grad": torch.no_grad}
-OUTSIDE = torch.autocast("cpu", dtype=torch.bfloat16)
+frozen_mode: Any = torch.inference_mode  # without a call, as torch's annotations do not have it
+OUTSIDE: Any = torch.autocast("cpu", dtype=torch.bfloat16)
 
 
 def autocast_nested(x: Tensor, w: Tensor) -> Any:
@@ -38,7 +37,7 @@ def autocast_nested(x: Tensor, w: Tensor) -> Any:
     return y, z, q, x @ w
 
 
-@torch.autocast("cpu", dtype=torch.bfloat16)
+@cast()
 def autocast_decorated(x: Tensor, w: Tensor) -> Any:
     return (x @ w).relu() @ w, torch.is_autocast_enabled("cpu")
 
@@ -81,15 +80,17 @@ def decorators_inside(x: Tensor, w: Tensor) -> Any:
     def quiet(a: Tensor) -> Tensor:
         return a @ w
 
-    @torch.autocast("cpu", dtype=torch.bfloat16)
+    @cast()
     def low(a: Tensor) -> Tensor:
         return a @ w
 
-    @torch.inference_mode
+    @frozen_mode
     def frozen(a: Tensor) -> bool:
         return torch.is_inference_mode_enabled()
 
-    @torch.set_grad_enabled(False)
+    grad_off: Any = torch.set_grad_enabled(False)
+
+    @grad_off
     def off(a: Tensor) -> Tensor:
         return a * 2
 
@@ -115,7 +116,7 @@ MODES: list[Callable[..., Any]] = [
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fn", MODES)
 def test_modes(fn: Callable[..., Any], backend: str, around: str) -> None:
-    counts = same(fn, pair, backend, AROUND[around], **LOW)
+    counts = same(fn, pair, backend, AROUND[around], low=True)
     part = fn in (inference_in_part, inference_off_is_grad_on) and backend != "eager"
     assert counts["break_reasons"] == (["inference-mode"] if part else [])
     assert part or counts["graphs"] >= 1
@@ -157,11 +158,9 @@ def test_a_graph_that_fails_leaves_the_callers_modes(fn: Callable[..., Any], bac
     with AROUND[around]():
         before = modes()
         for _ in range(2):
-            with pytest.raises((IndexError, RuntimeError)) as raised:
+            with pytest.raises((IndexError, RuntimeError)):
                 compiled(x, torch.tensor([9]))
             assert modes() == before
-        del raised
-        assert modes() == before
     assert modes() == (True, False, 0, True, (("cpu", False, torch.bfloat16), ("cuda", False, torch.float16)))
 
 

@@ -41,7 +41,7 @@ def seen(value: Any) -> Any:
     return type(value)([seen(v) for v in value]) if type(value) in (list, tuple) else value
 
 
-def outcome(fn: Callable[..., Any], args: tuple[Any, ...], context: Context) -> tuple[Any, list[Tensor], list[Tensor | None]]:
+def outcome(fn: Any, args: tuple[Any, ...], context: Context) -> tuple[Any, list[Tensor], list[Tensor | None]]:
     """(what shows, numbers, gradients) of one call from a fixed random state; an exception is what shows."""
     torch.manual_seed(0)
     shown: list[Any] = []
@@ -63,17 +63,13 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...], context: Context) -> 
     return (seen(result), shown), [t.detach() for t in (*found, *tensors(args))], grads
 
 
-def same(
-    fn: Callable[..., Any], args: Callable[[], tuple[Any, ...]], backend: str = "eager", context: Context = contextlib.nullcontext, **tolerance: float
-) -> Any:
-    """Calls ``fn`` plain and compiled, twice each, and compares all that shows. Gives the counts of the compiled one."""
+def same(fn: Any, args: Callable[[], tuple[Any, ...]], backend: str = "eager", context: Context = contextlib.nullcontext, low: bool = False) -> Any:
+    """Calls ``fn`` plain and compiled, twice each, and compares all that shows (``low``: rounded to bfloat16). Gives the counts of the compiled one."""
     compiler_lab.reset()
     torch.manual_seed(1)
     values = args()
     plain = copy.deepcopy(fn)
     compiled: Any = compiler_lab.compile(fn, backend=backend)
-    if isinstance(fn, torch.nn.Module):
-        compiled._orig_mod.load_state_dict(plain.state_dict())
     mine, theirs = copy.deepcopy(values), copy.deepcopy(values)
     for _ in range(2):
         want, got = outcome(plain, theirs, context), outcome(compiled, mine, context)
@@ -81,5 +77,5 @@ def same(
         for a, b in zip(got[1] + got[2], want[1] + want[2], strict=True):
             assert (a is None) == (b is None)
             if a is not None:
-                torch.testing.assert_close(a, b, **({"rtol": 1e-4, "atol": 1e-4} | tolerance))
+                torch.testing.assert_close(a, b, rtol=3e-2 if low else 1e-4, atol=1e-1 if low else 1e-4)
     return compiler_lab.stats()

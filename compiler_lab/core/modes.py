@@ -14,8 +14,10 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-import torch.amp
 import torch.fx as fx
+import torch.fx.node
+from torch.amp.autocast_mode import _enter_autocast as enter_autocast  # pyright: ignore[reportPrivateUsage]
+from torch.amp.autocast_mode import _exit_autocast as exit_autocast  # pyright: ignore[reportPrivateUsage]
 
 DEVICES = ("cpu", "cuda")  # whose autocast is followed
 
@@ -38,10 +40,10 @@ def exit_inference(guard: Any) -> None:
     guard.__exit__(None, None, None)
 
 
-for _function in (enter_inference, exit_inference):
-    fx.node.has_side_effect(_function)
+torch.fx.node.has_side_effect(enter_inference)  # no pass may take them for dead
+torch.fx.node.has_side_effect(exit_inference)
 
-SETTERS = (torch._C._set_grad_enabled, torch.amp._enter_autocast, torch.amp._exit_autocast, enter_inference, exit_inference)
+SETTERS = (torch._C._set_grad_enabled, enter_autocast, exit_autocast, enter_inference, exit_inference)
 """Targets of nodes that change a mode."""
 
 

@@ -187,6 +187,10 @@ TORCH_ROWS: dict[Any, Handler] = {
     math.prod: _product,
     warnings.warn: _refused("output", "warnings.warn"),
 }
+SETTINGS = (
+    torch.set_default_dtype, torch.set_default_device, torch.set_default_tensor_type, torch.set_float32_matmul_precision, torch.use_deterministic_algorithms,
+    torch.set_deterministic_debug_mode, torch.set_warn_always, torch.set_printoptions,
+)  # fmt: skip
 FUNCTIONS: dict[Any, Handler] = {
     torch.compiler.is_compiling: _constant(True),
     torch.compiler.is_dynamo_compiling: _constant(True),
@@ -200,12 +204,8 @@ FUNCTIONS: dict[Any, Handler] = {
     functools.wraps: _wraps,
     torch.utils.checkpoint.checkpoint: _refused("autograd-api", "activation checkpointing"),
     torch.manual_seed: _refused("random", "torch.manual_seed"),
+    **{function: _refused("global-state", f"torch.{function.__name__}") for function in SETTINGS},
 }
-SETTINGS = (
-    torch.set_default_dtype, torch.set_default_device, torch.set_default_tensor_type, torch.set_float32_matmul_precision, torch.use_deterministic_algorithms,
-    torch.set_deterministic_debug_mode, torch.set_warn_always, torch.set_printoptions,
-)  # fmt: skip
-FUNCTIONS |= {function: _refused("global-state", f"torch.{function.__name__}") for function in SETTINGS}
 LEAVES: frozenset[Any] = frozenset(
     {F.interpolate, F.grid_sample, F.ctc_loss, F.fractional_max_pool2d_with_indices, F.fractional_max_pool3d_with_indices, F.embedding_bag}
 )  # Python functions of torch that stand in the graph as they are: long, and nothing in them is the user's; so does torch.functional

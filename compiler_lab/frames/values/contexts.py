@@ -17,7 +17,7 @@ import torch
 import torch.fx as fx
 from torch.amp.autocast_mode import is_autocast_available
 
-from ...core.modes import enter_inference, exit_inference
+from ...core.modes import enter_autocast, enter_inference, exit_autocast, exit_inference
 from ..ir import Source
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .builtins import Handler
@@ -48,7 +48,7 @@ def _node(t: Tracer, target: Callable[..., Any], *args: Any) -> fx.Node:
 
 def _leave(t: Tracer, target: Callable[..., Any], entered: fx.Node | None) -> None:
     """The node that ends a mode; where nothing was done in it, neither node is there."""
-    if entered is next(reversed(t.graph.nodes)):
+    if entered is not None and entered is next(reversed(t.graph.nodes)):
         t.graph.erase_node(entered)
     else:
         _node(t, target, entered)
@@ -170,16 +170,16 @@ class AutocastMode(TorchMode):
 
     def enter(self, t: Tracer) -> Value:
         self.real.__enter__()
-        self.node = _node(t, torch.amp._enter_autocast, self.real.device, self.real.fast_dtype, self.real._enabled, self.real._cache_enabled)
+        self.node = _node(t, enter_autocast, self.real.device, self.real.fast_dtype, self.real._enabled, self.real._cache_enabled)
         return self
 
     def exit(self, t: Tracer) -> Value:
         self.real.__exit__(None, None, None)
-        _leave(t, torch.amp._exit_autocast, self.node)
+        _leave(t, exit_autocast, self.node)
         return Constant(False)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        self.METHODS["clone"] = lambda t, mode, args, kwargs: mode
+        self.METHODS = {**self.METHODS, "clone": lambda t, mode, args, kwargs: mode}
         return super().call(t, args, kwargs)
 
 
