@@ -285,7 +285,7 @@ def test_capture_is_quick() -> None:
     c = capture(Deep(), torch.randn(2, 8))
     assert c.specialization is not None
     assert c.specialization.notes["instructions"] <= 20 * c.specialization.notes["operations"]
-    assert len(c.guards) <= 220
+    assert len(c.guards) <= 260  # ten for each Linear: its type, four kinds of hooks, three names it must not gain, two tensors
 
 
 LEAVES = st.sampled_from(["x", "y", "2", "3.5", "x.sum()", "y.T.T", "len(x)", "x.shape[1]", "c"])

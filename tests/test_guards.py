@@ -118,6 +118,7 @@ def guards_for(draw: Any, value: Any, source: Source = X, depth: int = 2) -> lis
         kinds.append(("length", len(value)))
     if isinstance(value, dict):
         kinds += [("dict_keys", tuple(value)), ("no_key", "absent")]
+    kinds += [("empty", None)] * (isinstance(value, dict) and not value)
     kinds += [("none", None)] * (value is None) + [("true", None)] * (value is True) + [("false", None)] * (value is False)
     found = [guard(kind, source, expected) for kind, expected in draw(st.lists(st.sampled_from(kinds), max_size=3))]
     inside: list[tuple[str, Any, Any]] = []
@@ -159,7 +160,8 @@ def test_equal_values_pass_and_a_change_inside_is_seen(data: st.DataObject) -> N
 def test_every_kind_has_a_test_value_here() -> None:
     made = {
         "tensor": (torch.ones(2), None), "type": (3, None), "id": (target, None), "equals": ("a", "a"), "length": ([1], 1), "dict_keys": ({"a": 1}, ("a",)),
-        "no_attr": (3, "absent"), "no_key": ({}, "a"), "none": (None, None), "true": (True, None), "false": (False, None),
+        "no_attr": (3, "absent"), "no_key": ({}, "a"), "none": (None, None), "true": (True, None), "false": (False, None), "empty": ({}, None),
+        "elements": ({1, 2}, (1, 2)),
     }  # fmt: skip
     assert set(made) == set(LEAVES)
     for kind, (value, expected) in made.items():
@@ -503,6 +505,8 @@ def test_kinds_are_complete() -> None:
         "id",
         "equals",
         "length",
+        "empty",
+        "elements",
         "dict_keys",
         "no_attr",
         "no_key",
@@ -511,6 +515,7 @@ def test_kinds_are_complete() -> None:
         "false",
         "aliased",
         "not_aliased",
+        "absent",
         "disjoint",
         "global_state",
     }

@@ -77,8 +77,8 @@ class CompiledFunction:
         self._failed: set[Any] = set()  # signatures of arguments for which capture failed
         self._limited = False
         self._touched: dict[int, weakref.ref[CodeType]] = {}
-        hot = hot_function(self._fn, self._box, self._miss)
-        self._hot_code = hot.__code__
+        hot = hot_function(self._fn, self._box, self._miss, self._stale)
+        self._hot_code, self._code = hot.__code__, self._fn.__code__
         weakref.finalize(self, _drop, self._touched).atexit = False
         hot.__dict__.update(_compiled_function=self, _torchdynamo_orig_callable=self._fn, _torchdynamo_inline=self._fn)  # traced through, by us and by torch
         self.function: Callable[..., Any] = MethodType(hot, self._self) if self._self is not None else hot
@@ -134,6 +134,19 @@ class CompiledFunction:
         if self._python is not None and not fullgraph and (len(self._failed) >= options.recompile_limit or signature(locals) in self._failed):
             return self._under_hook(hook, self._python, args, kwargs)
         return self._attempt(hook, locals, args, kwargs)
+
+    def _stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function was given other code or defaults: the hot path is made anew, in the same function object, and the call too."""
+        hot: FunctionType = self.function.__func__ if isinstance(self.function, MethodType) else self.function  # type: ignore[assignment]
+        with frame_hook().lock:
+            fresh = hot_function(self._fn, self._box, self._miss, self._stale)
+            if self._code is not self._fn.__code__:
+                self.reset()
+                self._code = self._fn.__code__
+            hot.__globals__.update(fresh.__globals__)
+            hot.__code__, hot.__defaults__, hot.__kwdefaults__ = fresh.__code__, fresh.__defaults__, fresh.__kwdefaults__
+            self._hot_code = hot.__code__
+        return hot(*args, **kwargs)
 
     def _drop_dead(self, hook: FrameHook) -> None:
         """Entries that no call can hit any more, because an object they compare with is gone, make room."""

@@ -166,7 +166,7 @@ def exact(value: Any, expected: Any) -> bool:
     if isinstance(expected, dict):
         return len(value) == len(expected) and all(exact(a, b) for p, q in zip(value.items(), expected.items(), strict=True) for a, b in zip(p, q, strict=True))
     if isinstance(expected, (set, frozenset)):
-        return {(type(v), v) for v in value} == {(type(v), v) for v in expected}
+        return exact(tuple(value), tuple(expected))
     if isinstance(expected, (range, slice)):
         return all(exact(getattr(value, part), getattr(expected, part)) for part in ("start", "stop", "step"))
     return isinstance(expected, SIMPLE) and type(expected).__eq__ in _PLAIN_EQUALITY and bool(value == expected)
@@ -256,12 +256,27 @@ LEAVES: dict[str, Row] = {
         lambda value: f"{type(value).__qualname__} of length {len(value)}",
         needs_type=True,
     ),
+    "empty": Row(
+        _nothing,
+        lambda root, node, _, text, value: root.leaf(node, "dict_length_check", 0, text=text),
+        lambda value, _: isinstance(value, dict) and dict.__len__(value) == 0,
+        lambda _: "an empty dict",
+        lambda value: f"{type(value).__qualname__} with {len(value)} entries" if isinstance(value, dict) else show(value),
+    ),
     "dict_keys": Row(
         lambda guard, value, died: tuple(guard.expected),
         _install_keys,
         lambda value, keys: isinstance(value, dict) and exact(tuple(value), keys),
         lambda keys: f"the keys {', '.join(map(show, keys)) or '(none)'}",
         lambda value: f"the keys {', '.join(map(show, value)) or '(none)'}",
+        needs_type=True,
+    ),
+    "elements": Row(  # in the order in which the set gives them, which equal sets need not share
+        lambda guard, value, died: tuple(guard.expected),
+        lambda root, node, elements, text, value: root.leaf(node, "lambda", lambda value: exact(tuple(value), elements), text=text),
+        lambda value, elements: isinstance(value, (set, frozenset)) and exact(tuple(value), elements),
+        lambda elements: f"the elements {', '.join(map(show, elements)) or '(none)'}",
+        lambda value: f"the elements {', '.join(map(show, value)) or '(none)'}" if isinstance(value, (set, frozenset)) else show(value),
         needs_type=True,
     ),
     "no_attr": Row(
@@ -288,6 +303,7 @@ LEAVES: dict[str, Row] = {
 RELATIONS: dict[str, str] = {
     "aliased": "the same object",
     "not_aliased": "different objects",
+    "absent": "classes that have not gained what was looked for in vain",
     "disjoint": "memory that no other input reaches, for each input that is written",
     "global_state": "torch's state as at capture",
 }

@@ -30,7 +30,7 @@ from .frame import FrameInput
 from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show, tensor_differences
 from .hook import GuardRoot, frame_names
 from .ir import Guard, Source
-from .sources import canonical, read, root_name, step_of
+from .sources import Step, canonical, read, root_name, step_of
 
 GLOBALS = "<globals>"  # no Python name can be this
 STAGE = "frames.guards"
@@ -41,7 +41,8 @@ REASONS = {
 }
 # the C++ accessors for each step of a path
 ACCESSORS: dict[str, tuple[str, ...]] = {
-    "attr": ("getattr",), "instance_attr": ("get_generic_dict", "dict_getitem"), "list_item": ("list_getitem",), "tuple_item": ("tuple_getitem",),
+    "attr": ("getattr",), "instance_attr": ("get_generic_dict", "dict_getitem"), "namespace": ("get_generic_dict",),
+    "list_item": ("list_getitem",), "tuple_item": ("tuple_getitem",),
     "item": ("getitem",), "dict_item": ("dict_getitem",), "type_attr": ("type", "getattr"),
 }  # fmt: skip
 
@@ -67,6 +68,7 @@ class Node:
     def __init__(self, text: str, label: str, read: Callable[[Any], Any], manager: Any, parent: Node | None) -> None:
         self.text, self.label, self.read, self.manager, self.parent = text, label, read, manager, parent
         self.leaves: list[Leaf] = []
+        self.namespace: Any = None  # the manager of the instance's __dict__
         self.children: dict[Any, Node] = {}
 
     def value(self, locals: Any) -> Any:
@@ -182,6 +184,7 @@ class _Build:
         self.values: dict[Node, Any] = {self.top: None}  # only while building
         self.anchors: dict[str, Any] = {}
         self.anchor_manager: Any = None
+        self.absent: dict[int, tuple[weakref.ref[Any], list[str]]] = {}  # class -> what it must not gain
         anchors = self.anchors  # the weak references call this, and must not keep the frame that is in ``self``
         self._died = lambda _: anchors.update(alive=False)
 
@@ -194,7 +197,8 @@ class _Build:
             raise InvalidIR(f"a {guard.kind!r} guard needs a source")
         node = self._node(canonical(guard.source, self.frame.locals, self.frame.globals, self.frame.builtins))
         leaf = make_leaf(guard, self.values[node], self._died)
-        if leaf.row.needs_type and not any(x.kind in ("type", *TYPED) for x in node.leaves):
+        always_dict = guard.source.kind == "attr" and guard.source.key == "__dict__"
+        if leaf.row.needs_type and not always_dict and not any(x.kind in ("type", *TYPED) for x in node.leaves):
             self._put(node, make_leaf(Guard("type", guard.source, type(self.values[node]), guard.stack, guard.why), self.values[node], self._died))
         self._put(node, leaf)
 
@@ -219,6 +223,9 @@ class _Build:
                 self._decide(node, leaf, "accepted", "assumed")
         if any(getattr(leaf.facts, "mortal", False) for node in _nodes(self.top) for leaf in node.leaves):
             self._alive()
+        if self.absent:
+            classes = tuple((ref, tuple(names)) for ref, names in self.absent.values())
+            self.root.leaf(self.root.manager, "epilogue_lambda", lambda _: gained(classes) is None, text=RELATIONS["absent"])
         for relation in self.relations:
             if relation.kind == "global_state":
                 self._inference(relation.facts)
@@ -265,6 +272,9 @@ class _Build:
         if guard.kind == "disjoint":
             self._disjoint(guard)
             return
+        if guard.kind == "absent":
+            self._absent(guard)
+            return
         expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)
         sources = [canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins) for s in (guard.source, *expected) if s is not None]
         nodes = tuple(dict.fromkeys(map(self._node, sources)))
@@ -280,6 +290,19 @@ class _Build:
             for other in nodes[1:]:
                 self.root.same_object(nodes[0].manager, other.manager, text)
         self.relations.append(relation)
+
+    def _absent(self, guard: Guard) -> None:
+        """``guard.source`` is a class of the user's, ``guard.expected`` a name it does not have: one Python leaf asks for all of them."""
+        assert guard.source is not None
+        cls, name = guard.source.key, guard.expected
+        ref, names = self.absent.setdefault(id(cls), (weakref.ref(cls, self._died), []))
+        if name in names:
+            return
+        facts = ((ref, (name,)),)
+        if gained(facts) is not None:
+            raise InvalidIR(f"{show(cls)} has {name}: this does not hold for the frame it was made from", where=own_location(guard.stack))
+        names.append(name)
+        self.relations.append(Relation("absent", (), facts, f"class {show(cls)} has no {name} of its own", guard.stack or self._definition()))
 
     def _state(self) -> dict[str, Any]:
         from torch.overrides import _get_current_function_mode_stack
@@ -310,15 +333,22 @@ class _Build:
             label = f".{source.key}" if source.kind in ("attr", "type_attr") else f"[{source.key!r}]" if _printable(source.key) else f"[{show(source.key)}]"
             label = f".__class__{label}" if source.kind == "type_attr" else label
             text = base.text + label
-            manager = base.manager
-            for accessor in ACCESSORS[step.kind]:
-                manager = self.root.step(manager, accessor, step.key, text)
+            manager = self._access(base, step, text)
             node = base.children[step.identity] = Node(text, label, lambda v, step=step: read(step, v), manager, base)
             try:
                 self.values[node] = read(step, value)
             except Exception as error:
                 raise InvalidIR(f"{text} cannot be read in the frame it was made from", why=repr(error)) from error
         return node
+
+    def _access(self, base: Node, step: Step, text: str) -> Any:
+        manager = base.manager
+        for accessor in ACCESSORS[step.kind]:
+            if accessor == "get_generic_dict":  # C++ would open it anew for each entry that is read
+                base.namespace = manager = base.namespace or self.root.step(manager, accessor, None, text)
+            else:
+                manager = self.root.step(manager, accessor, step.key, text)
+        return manager
 
     def _root_node(self, source: Source) -> Node:
         kind = source.kind
@@ -427,6 +457,18 @@ def overlap(spans: tuple[Span, ...], value: Callable[[Node], Any]) -> tuple[Node
     return None
 
 
+def gained(classes: tuple[tuple[weakref.ref[Any], tuple[str, ...]], ...]) -> str | None:
+    """The first of these names that its class has by now; None where there is none. A class that is gone has everything."""
+    for ref, names in classes:
+        if (cls := ref()) is None:
+            return "its end"
+        own = cls.__dict__
+        for name in names:
+            if name in own:
+                return name
+    return None
+
+
 def _related(relation: Relation, values: list[Any]) -> bool:
     distinct = len({id(v) for v in values})
     return distinct == len(values) if relation.kind == "not_aliased" else distinct == 1
@@ -438,6 +480,9 @@ def _relation_failure(relation: Relation, locals: Any) -> Failure | None:
     if relation.kind == "global_state":
         changes = _state_changes(relation.facts)
         return Failure("global_state", "torch's state", "the state at capture", ", ".join(changes), relation.stack) if changes else None
+    if relation.kind == "absent":
+        name = gained(relation.facts)
+        return None if name is None else Failure("absent", relation.text.removesuffix(" of its own"), "none", f"a class that has {name}", relation.stack)
     if relation.kind == "disjoint":
         pair = overlap(relation.facts, lambda node: node.value(locals))
         return pair and Failure("disjoint", f"{pair[0].text} and {pair[1].text}", RELATIONS["disjoint"], "memory that both reach", relation.stack)

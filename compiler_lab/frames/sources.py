@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import CellType
+from types import CellType, ModuleType
 from typing import Any, Literal
 
 import torch
@@ -17,7 +17,7 @@ import torch
 from ..core.errors import InvalidIR
 from .ir import Source
 
-StepKind = Literal["local", "global", "builtin", "constant", "attr", "instance_attr", "list_item", "tuple_item", "item", "dict_item", "type_attr"]
+StepKind = Literal["local", "global", "builtin", "constant", "attr", "instance_attr", "namespace", "list_item", "tuple_item", "item", "dict_item", "type_attr"]
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
@@ -38,6 +38,7 @@ class Step:
 READ: dict[str, Callable[[Any, Any], Any]] = {
     "attr": getattr,
     "instance_attr": lambda value, key: object.__getattribute__(value, "__dict__")[key],
+    "namespace": lambda value, key: object.__getattribute__(value, "__dict__"),
     "list_item": lambda value, key: list.__getitem__(value, key),
     "tuple_item": lambda value, key: tuple.__getitem__(value, key),
     "item": lambda value, key: value[key],
@@ -86,6 +87,8 @@ def root_name(source: Source) -> str:
 def step_of(source: Source, base: Any) -> Step:
     """The accessor that reads ``source`` from its base's present value, chosen by that value's kind."""
     kind, key = source.kind, source.key
+    if kind == "attr" and key == "__dict__" and isinstance(base, (torch.nn.Module, ModuleType)) and _plain_lookup(base):
+        return Step("namespace", key)
     if kind == "attr":
         return Step("instance_attr" if _in_instance_dict(base, key) else "attr", key)
     if kind == "item":
@@ -97,9 +100,14 @@ def step_of(source: Source, base: Any) -> Step:
     raise InvalidIR(f"source kind {kind!r} cannot follow {source.base.text() if source.base else 'nothing'}")
 
 
+def _plain_lookup(base: Any) -> bool:
+    """Its class looks attributes up as ``object`` (or ``ModuleType``) does."""
+    return type(base).__getattribute__ in (object.__getattribute__, ModuleType.__getattribute__)
+
+
 def _in_instance_dict(base: Any, key: str) -> bool:
     """True where reading a module's attribute is reading its __dict__: it is there and no data descriptor of the class comes first."""
-    if not isinstance(base, torch.nn.Module) or type(base).__getattribute__ is not object.__getattribute__:
+    if not isinstance(base, torch.nn.Module) or not _plain_lookup(base):
         return False
     on_class = getattr(type(base), key, None)
     return key in base.__dict__ and not hasattr(type(on_class), "__set__")

@@ -101,6 +101,10 @@ class Tracer:
         """Grad mode, inference mode and autocast, where the program is."""
         return self.grad, self.inference, autocast_state()
 
+    def in_library(self) -> bool:
+        """The code that runs is a library's, which nobody patches while a program runs, unlike the names that the user's code reads from it."""
+        return not self.frames or self.frames[-1].scope.library
+
     def refuse(self, reason: str, detail: str = "") -> CaptureUnsupported:
         return CaptureUnsupported(reason, detail, self.stack(), self.frames[-1].instruction() if self.frames else "")
 
@@ -113,7 +117,7 @@ class Tracer:
         """Assume a fact about what existed before the frame; a value made inside (no source) needs none."""
         if source is None and kind != "global_state":
             return
-        key = (kind, source, expected if kind in ("no_attr", "no_key", "aliased") else None)
+        key = (kind, source, expected if kind in ("no_attr", "no_key", "absent", "aliased") else None)
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, expected, self.stack(), why)
 

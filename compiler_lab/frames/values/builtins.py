@@ -20,7 +20,7 @@ from . import iterators
 from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant, Opaque, PureMethod, Raised, Value
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
-from .objects import ClassValue, ExceptionValue, ObjectValue, find_in_class
+from .objects import ClassValue, ExceptionValue, ObjectValue, lookup
 from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
 from .tensor import TensorMethod, TensorValue
 
@@ -147,7 +147,7 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if isinstance(value, (FunctionValue, MethodValue, PartialValue, BuiltinValue, ClassValue, BoundBuiltin, PureMethod, TensorMethod)):
         return Constant(True)
-    return Constant(find_in_class(type_of(t, value), "__call__") is not None)
+    return Constant(lookup(t, type_of(t, value), "__call__") is not None)
 
 
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -21,7 +21,7 @@ from .builtins import TYPE_OF, Handler, format_value
 from .containers import DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
 from .functions import PartialValue
-from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, find_in_class
+from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -52,8 +52,8 @@ def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
 def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """``cls.__new__(cls, ...)`` then ``__init__``."""
     real = cls.real
-    new = find_in_class(real, "__new__")
-    init = find_in_class(real, "__init__")
+    new = lookup(t, real, "__new__")
+    init = lookup(t, real, "__init__")
     assert new is not None and init is not None
     if isinstance(new[1], staticmethod) and isinstance(new[1].__func__, types.FunctionType):
         made = bind(t, cls, real, new[0], "__new__", new[1]).call(t, [cls, *args], kwargs)
@@ -70,7 +70,7 @@ def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
 
 def _exception(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     made = ExceptionValue(cls.real, args)
-    init = find_in_class(cls.real, "__init__")
+    init = lookup(t, cls.real, "__init__")
     if init is not None and isinstance(init[1], types.FunctionType):
         bind(t, made, cls.real, init[0], "__init__", init[1]).call(t, args, kwargs)
     elif kwargs:

@@ -8,6 +8,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/functions.py``.
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -57,8 +58,20 @@ class Scope:
             fixed = self.library and isinstance(real, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType))
             return self.t.wrap(real, None if fixed else self._source(name))
         if name in self.builtins:
+            if not self.library:
+                self._builtin(name)
             return self.t.wrap(self.builtins[name], None)
         raise Raised(self.t.exception(NameError, f"name '{name}' is not defined"))
+
+    def _builtin(self, name: str) -> None:
+        """A built-in stays what it is while no global takes its name and nobody puts another one in its place."""
+        if self.base is None:  # the tree knows that such a root needs both
+            self.t.guard("id", Source("global", name), None, why="the built-in of this name was meant")
+            return
+        namespace = Source("attr", "__dict__", self.base) if isinstance(self.base.key, types.ModuleType) else self.base
+        self.t.guard("no_key", namespace, name, why="the built-in of this name was meant")
+        if self.builtins is builtins.__dict__:
+            self.t.guard("id", Source("attr", name, Source("constant", builtins)), None, why="the built-in of this name was meant")
 
     def _source(self, name: str) -> Source:
         if self.base is None:
@@ -100,6 +113,8 @@ class FunctionValue(Value):
             found = special(t, self.real, args, kwargs)
             if found is not None:
                 return found
+        if self.real is not None and self.source is not None:
+            t.guard("id", Source("attr", "__code__", self.source), None, why="this code was inlined")
         if self.code.co_flags & COROUTINES:
             raise t.refuse("generator", f"{self.describe()} is a coroutine")
         return t.inline(self, args, kwargs)

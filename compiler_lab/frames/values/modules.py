@@ -14,7 +14,7 @@ from torch.nn.modules import module as module_globals
 
 from ..ir import Source
 from .base import Args, Kwargs, Raised, Value
-from .objects import ObjectValue, find_in_class
+from .objects import ObjectValue, lookup
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -35,11 +35,12 @@ class ModuleInstance(ObjectValue):
         return f"module {self.cls.__name__}"
 
     def missing(self, t: Tracer, name: str) -> Value:
-        hook = find_in_class(self.cls, "__getattr__")
+        hook = lookup(t, self.cls, "__getattr__")
         if hook is not None and hook[1] is torch.nn.Module.__getattr__ and self.source is not None:
             for table in TABLES:
                 entries = self.real.__dict__.get(table, {})
                 if name in entries:
+                    self.guard_no_key(t, name)
                     source = Source("dict_item", name, Source("attr", table, self.source))
                     self.attributes[name] = t.wrap(entries[name], source)
                     return self.attributes[name]
@@ -48,7 +49,7 @@ class ModuleInstance(ObjectValue):
         return super().missing(t, name)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        found = find_in_class(self.cls, "__call__")
+        found = lookup(t, self.cls, "__call__")
         if found is None or found[1] is not torch.nn.Module.__call__:
             return super().call(t, args, kwargs)
         self._check_hooks(t)
@@ -61,11 +62,11 @@ class ModuleInstance(ObjectValue):
         for name in HOOKS:
             if self.real.__dict__.get(name):
                 raise t.refuse("module-hooks", f"{self.describe()} has {name}")
-            t.guard("length", Source("attr", name, self.source), 0, why="a hook would run")
+            t.guard("empty", Source("attr", name, self.source), None, why="a hook would run")
         for name in GLOBAL_HOOKS:
             if getattr(module_globals, name):
                 raise t.refuse("module-hooks", f"torch has {name}")
-            t.guard("length", Source("attr", name, Source("constant", module_globals)), 0, why="a hook would run")
+            t.guard("empty", Source("attr", name, Source("constant", module_globals)), None, why="a hook would run")
         if isinstance(self.real, torch.jit.ScriptModule):
             raise t.refuse("unknown-callable", "a scripted module")
 

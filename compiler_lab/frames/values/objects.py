@@ -47,6 +47,18 @@ def find_in_class(cls: type[Any], name: str) -> tuple[type[Any], Any] | None:
     return None
 
 
+def lookup(t: Tracer, cls: type[Any], name: str) -> tuple[type[Any], Any] | None:
+    """``find_in_class`` for the program: guards that no class of the user's in front of the one that has ``name`` gains it later.
+
+    What a user's class itself has is guarded where it is read (``attribute_source``)."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base, base.__dict__[name]
+        if not is_library_module(base.__module__):
+            t.guard("absent", Source("constant", base), name, why="another class was looked at in its place")
+    return None
+
+
 def attribute_source(cls: type[Any], owner: type[Any], name: str, attribute: Any) -> Source | None:
     """How to reach, from ``cls``, the attribute that ``owner`` defines; None for what libraries define, which is taken as fixed."""
     if is_library_module(owner.__module__) and not isinstance(attribute, (int, float, str, list, dict, set)):
@@ -84,7 +96,7 @@ def bind(t: Tracer, obj: Value, cls: type[Any], owner: type[Any], name: str, att
 
 def class_attribute(t: Tracer, obj: Value, cls: type[Any], name: str) -> Value:
     """The class half of attribute lookup alone; AttributeError where there is none."""
-    found = find_in_class(cls, name)
+    found = lookup(t, cls, name)
     if found is None:
         raise Raised(t.exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'"))
     return bind(t, obj, cls, found[0], name, found[1])
@@ -134,35 +146,40 @@ class ObjectValue(Value):
         return Source("attr", name, self.source) if self.source is not None else None
 
     def get(self, t: Tracer, name: str) -> Value:
-        own = find_in_class(self.cls, "__getattribute__")
+        own = lookup(t, self.cls, "__getattribute__")
         if own is not None and own[1] is not object.__getattribute__ and not issubclass(self.cls, BaseException):
             raise t.refuse("attribute", f"{self.cls.__name__} defines __getattribute__")
         return self.default_get(t, name)
 
     def default_get(self, t: Tracer, name: str) -> Value:
         """``object.__getattribute__``, then ``__getattr__``."""
-        found = find_in_class(self.cls, name)
+        found = lookup(t, self.cls, name)
         if found is not None and has_data_descriptor(found[1]):
             return bind(t, self, self.cls, found[0], name, found[1])
         value = self.instance_attribute(t, name)
         if value is not None:
             return value
         if found is not None:
-            if self.source is not None and hasattr(self.real, "__dict__"):
-                t.guard("no_key", self._member("__dict__"), name, why="the class attribute was used")
+            self.guard_no_key(t, name)
             return bind(t, self, self.cls, found[0], name, found[1])
         return self.missing(t, name)
 
+    def guard_no_key(self, t: Tracer, name: str) -> None:
+        """The instance itself has no such attribute, and must not gain it."""
+        if self.source is not None and hasattr(self.real, "__dict__"):
+            t.guard("no_key", self._member("__dict__"), name, why="what its class says was used")
+
     def missing(self, t: Tracer, name: str) -> Value:
-        hook = find_in_class(self.cls, "__getattr__")
+        hook = lookup(t, self.cls, "__getattr__")
         if hook is not None and isinstance(hook[1], types.FunctionType):
+            self.guard_no_key(t, name)
             return bind(t, self, self.cls, hook[0], "__getattr__", hook[1]).call(t, [Constant(name)], {})
         t.guard("no_attr", self.source, name, why="the program met its absence")
         raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
         self.changing(t)
-        hook = find_in_class(self.cls, "__setattr__")
+        hook = lookup(t, self.cls, "__setattr__")
         if hook is not None and isinstance(hook[1], types.FunctionType):
             bind(t, self, self.cls, hook[0], "__setattr__", hook[1]).call(t, [Constant(name), value], {})
             return
@@ -171,11 +188,12 @@ class ObjectValue(Value):
     def default_set(self, t: Tracer, name: str, value: Value) -> None:
         """``object.__setattr__``."""
         self.changing(t)
-        found = find_in_class(self.cls, name)
+        found = lookup(t, self.cls, name)
         if found is not None and isinstance(found[1], property):
             if not isinstance(found[1].fset, types.FunctionType):
                 raise Raised(t.exception(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter"))
-            t.wrap(found[1].fset, None).call(t, [self, value], {})
+            source = attribute_source(self.cls, found[0], name, found[1])
+            t.wrap(found[1].fset, Source("attr", "fset", source) if source else None).call(t, [self, value], {})
             return
         if found is not None and has_data_descriptor(found[1]) and not isinstance(found[1], types.MemberDescriptorType):
             raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
@@ -183,21 +201,21 @@ class ObjectValue(Value):
 
     def delete(self, t: Tracer, name: str) -> None:
         self.changing(t)
-        if find_in_class(self.cls, "__delattr__") != (object, object.__delattr__):
+        if lookup(t, self.cls, "__delattr__") != (object, object.__delattr__):
             raise t.refuse("attribute", f"{self.cls.__name__} defines __delattr__")
         if self.attributes.pop(name, None) is None:
             raise Raised(t.exception(AttributeError, name))
 
     def dunder(self, t: Tracer, name: str, *args: Value) -> Value | None:
         """``type(self).name(self, *args)``, or None where the class has no such method."""
-        found = find_in_class(self.cls, name)
+        found = lookup(t, self.cls, name)
         if found is None or found[1] is None:
             return None
         return bind(t, self, self.cls, found[0], name, found[1]).call(t, list(args), {})
 
     def default_dunder(self, t: Tracer, name: str, *args: Value) -> Value | None:
         """``dunder``, but None where the class only has what ``object`` has."""
-        found = find_in_class(self.cls, name)
+        found = lookup(t, self.cls, name)
         return None if found is None or found[0] in (object, BaseException) else self.dunder(t, name, *args)
 
     def _need(self, t: Tracer, name: str, *args: Value) -> Value:
@@ -207,7 +225,7 @@ class ObjectValue(Value):
         return found
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        found = find_in_class(self.cls, "__call__")
+        found = lookup(t, self.cls, "__call__")
         if found is None:
             raise Raised(t.exception(TypeError, f"'{self.cls.__name__}' object is not callable"))
         return bind(t, self, self.cls, found[0], "__call__", found[1]).call(t, args, kwargs)
@@ -272,7 +290,7 @@ class ExceptionValue(ObjectValue):
 
     def text(self, t: Tracer) -> str:
         """``str(e)`` for classes that do not define their own."""
-        found = find_in_class(self.cls, "__str__")
+        found = lookup(t, self.cls, "__str__")
         if found is None or found[0] not in (BaseException, KeyError, AttributeError, NameError):
             raise t.refuse("exception", f"str() of a {self.cls.__name__}")
         args = tuple(t.constant(a) for a in self.args)
@@ -310,7 +328,7 @@ class ClassValue(Value):
             return t.wrap(type(self.real), None)
         if type(self.real) not in KNOWN_METACLASSES and find_in_class(type(self.real), name) is not None:
             raise t.refuse("attribute", f"{name!r} of {self.describe()}, which has a metaclass")
-        found = find_in_class(self.real, name)
+        found = lookup(t, self.real, name)
         if found is None:
             return self._meta(t, name)
         return self._unbound(t, found[0], name, found[1])
@@ -372,7 +390,10 @@ class ModuleValue(Value):
     def get(self, t: Tracer, name: str) -> Value:
         if name not in self.read:
             self.read[name] = self._read(t, name)
-        return self.read[name]
+        found = self.read[name]
+        if found.source is None and isinstance(getattr(found, "real", None), (types.FunctionType, types.BuiltinFunctionType)) and not t.in_library():
+            t.guard("id", Source("attr", name, self.source or Source("constant", self.real)), None, why="this function of a library was named")
+        return found
 
     def _read(self, t: Tracer, name: str) -> Value:
         source = Source("attr", name, self.source or Source("constant", self.real))
@@ -426,4 +447,6 @@ class SuperValue(Value):
                 if isinstance(attribute, types.FunctionType) and isinstance(self.obj, ClassValue):
                     return t.wrap(attribute, attribute_source(base, base, name, attribute))
                 return bind(t, self.obj, start, base, name, attribute)
+            if not is_library_module(base.__module__):
+                t.guard("absent", Source("constant", base), name, why="another class was looked at in its place")
         raise Raised(t.exception(AttributeError, f"'super' object has no attribute '{name}'"))

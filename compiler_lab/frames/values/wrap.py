@@ -83,7 +83,7 @@ def _key(t: Tracer, key: Any) -> Value:
 def _set(t: Tracer, real: Any, source: Source | None) -> Value:
     if not all(type(v) in CONSTANT_TYPES for v in real):
         return _opaque(t, real, source)
-    t.guard("equals", source, real, why="its elements were used")
+    t.guard("elements", source, tuple(real), why="its elements were used")
     return SetValue({v: lift(t, v) for v in real}, type(real), source)
 
 
