@@ -89,4 +89,4 @@ class _Assembler:
         and does not look whether that has as many slots."""
         line = self.writer.line
         stores = [Instr("STORE_FAST", f"{self.writer.prefix}room{n}", lineno=line) for n in range(len(self.frame.code.co_cellvars))]
-        return [Instr("LOAD_CONST", None, lineno=line), *(i for s in stores for i in (Instr("COPY", 1, lineno=line), s)), Instr("RETURN_VALUE", lineno=line)]
+        return [Instr("LOAD_CONST", 0, lineno=line), *(i for s in stores for i in (Instr("COPY", 1, lineno=line), s)), Instr("RETURN_VALUE", lineno=line)]

@@ -163,6 +163,8 @@ class Tracer:
         """Run a pure function on plain values now; what it raises, the program raises."""
         try:
             result = function(*args, **(kwargs or {}))
+        except (CaptureUnsupported, Raised):
+            raise
         except Exception as error:
             raise Raised(raised_from(self, error)) from error
         return self.lift(result)

@@ -143,7 +143,9 @@ def key_of(t: Tracer, value: Value) -> Hashable:
         return tuple(key_of(t, v) for v in value.values())
     cls = value.python_type()
     if cls.__hash__ not in (object.__hash__, torch.Tensor.__hash__, type.__hash__):
-        raise t.refuse("unknown-value", f"{value.describe()} as a key")
+        from .hashing import user_key
+
+        return user_key(t, value)
     real = getattr(value, "real", None)
     return value if real is None else real
 
