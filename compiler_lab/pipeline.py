@@ -35,7 +35,7 @@ from .core.options import Options
 from .frames.capture import Capture
 from .frames.convert import Captured, Stats
 from .frames.entry import CompiledFunction, compile_function
-from .frames.interpreter import interpret
+from .frames.interpreter import interpret, interpret_piece
 from .frames.ir import CapturedGraph
 from .frames.module import compile_module
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
@@ -266,10 +266,11 @@ def _compile_one(
         record = _recording.get() if observe is None else None
         watcher = record.observe if record else observe
         start = time.perf_counter()
-        specialization = interpret(frame)
+        specialization = interpret(frame) if fullgraph else interpret_piece(frame)
+        breaks = () if specialization.stop is None else (specialization.stop.found,)
         seconds = time.perf_counter() - start
         runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs))]
-        runner[-1].tell(Step("capture", None, Capture(frame, specialization), seconds, "", runner[-1].graph))
+        runner[-1].tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", runner[-1].graph))
         return specialization
 
     def told(kind: str, payload: Any) -> None:

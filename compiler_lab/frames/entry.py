@@ -163,6 +163,8 @@ class CompiledFunction:
     def _attempt(self, hook: FrameHook, locals: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a copy of the function under the hook: its code object is nobody else's, so the hook is sure to show its frame."""
         hook.ignore(self._hot_code)
+        if self.converter.pieces.callback is None:
+            self.converter.pieces.callback = _Callback(self, hook, None)
         fn = self._fn
         copy = FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
         copy.__kwdefaults__ = fn.__kwdefaults__

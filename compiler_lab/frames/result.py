@@ -13,7 +13,7 @@ import torch
 import torch.fx as fx
 
 from ..core.provenance import Stack
-from .ir import CapturedGraph, Guard, Recipe, Specialization
+from .ir import CapturedGraph, Guard, Recipe, Specialization, Stop
 from .reasons import CaptureUnsupported
 from .tracer import Tracer
 from .values.base import Constant, Value
@@ -104,10 +104,16 @@ def rebuild(cls: type[Any], names: tuple[str, ...], *parts: Any) -> Any:
 
 
 def specialization(t: Tracer, value: Value, definition: Stack) -> Specialization:
-    """Close the graph over what the recipe needs."""
+    """Close the graph over what the recipe of the frame's result needs."""
     results = Results(t)
     recipe = results.recipe(value)
     check_aliases(t, definition)
+    return close(results, recipe, None, definition)
+
+
+def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack) -> Specialization:
+    """The capture is over: the graph returns what the recipes need."""
+    t = results.t
     output = t.graph.output(tuple(v.node for _, v in results.outputs.values()))
     output.meta.update(stack=definition, parents=())
     module = fx.GraphModule(torch.nn.Module(), t.graph)
@@ -118,7 +124,7 @@ def specialization(t: Tracer, value: Value, definition: Stack) -> Specialization
         "operations": sum(n.op in ("call_function", "call_method") for n in t.graph.nodes),
         "instructions": t.steps,
     }
-    return Specialization(graph, guards_of(t), recipe, notes=notes)
+    return Specialization(graph, guards_of(t), recipe, stop=stop, notes=notes)
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:
