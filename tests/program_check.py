@@ -28,6 +28,8 @@ import torch
 
 import compiler_lab
 
+from .programs import program
+
 CALLS = 4
 MODULE = "generated_program"
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.Size, range, slice)
@@ -127,7 +129,9 @@ class Outcome:
 
 
 def lines_of(error: BaseException, path: str) -> list[tuple[int | None, str]]:
-    return [(f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    """The program's own lines. CPython's fused instructions give the line before for an unbound variable, once they are warm: no line then."""
+    fused = isinstance(error, UnboundLocalError)
+    return [(None if fused else f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
 
 
 def raised(error: BaseException | None, describe: Describer, path: str) -> Any:
@@ -211,6 +215,25 @@ def outcomes(text: str, path: Path, wrap: Callable[[Any], Any], calls: int, exac
             args, kwargs = module.inputs(n)
             found.append(outcome(lambda a=args, k=kwargs: function(*a, **k), (args, kwargs), module, exact))
     return found
+
+
+def run(seed: int, text: str | None = None) -> Difference | None:
+    """Program number ``seed`` (or ``text``, made from it) as it is compiled: mostly the captured graph alone, now and then the later stages."""
+    backend = "lab" if seed % 100 == 99 else "aot_eager" if seed % 10 == 9 else "eager"
+    return check(program(seed) if text is None else text, backend, dynamic=(None, None, None, True, False)[seed % 5])
+
+
+def same_failure(seed: int, found: Difference) -> Callable[[str], bool]:
+    """Whether a smaller text still differs in the same place; a text that is no program any more does not."""
+
+    def fails(text: str) -> bool:
+        try:
+            difference = run(seed, text)
+        except Exception:  # noqa: BLE001 - something that the module needs was taken out
+            return False
+        return difference is not None and difference.where == found.where
+
+    return fails
 
 
 def check(text: str, backend: str = "eager", *, calls: int = CALLS, dynamic: bool | None = None) -> Difference | None:

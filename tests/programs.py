@@ -4,7 +4,8 @@ In: a seed. Out: the text of a module: ``program_world.py``, then helpers, a fun
 call number ``call``. Always holds: the same seed gives the same text; loops and recursion are bounded; numbers stay small enough that
 every operation is exact, so that results can be compared to the bit.
 
-A row is text with holes: ``<K>`` an expression of kind K, ``<K!>`` a variable, ``<K=>`` a variable that is assigned, ``<BLOCK>`` statements.
+A row is text with holes: ``<K>`` an expression of kind K, ``<K!>`` a variable, ``<K*>`` one that may be assigned,
+``<K=>`` a variable that is assigned, ``<BLOCK>`` statements.
 A row that begins with ``~`` breaks graphs or is seen from outside: each program draws how many of them it has, since one is often enough to
 end a capture. ``v:K w:L | ...`` names variables that exist in the row and the blocks in it. Kinds: T tensor, I int, F float, S string, B bool, LT and LI
 lists, DT and DI dicts, SI set of ints, O object, FN function of a tensor, P pair of tensor and int, N one that may be None, X anything.
@@ -19,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 WORLD = (Path(__file__).parent / "program_world.py").read_text()
-HOLE = re.compile(r"<([A-Za-z]+)([=!]?)>")
+HOLE = re.compile(r"<([A-Za-z]+)([=!*]?)>")
 LITERALS: dict[str, tuple[str, ...]] = {
-    "T": ("torch.ones(4)", "torch.tensor(2.0)", "WEIGHT", "torch.tensor([1, 2, 3, 4])", "rows(1)"),
+    "T": ("torch.ones(4)", "torch.tensor(2.0)", "~WEIGHT", "torch.tensor([1, 2, 3, 4])", "rows(1)"),
     "I": ("0", "1", "2", "3", "-1", "True"),
     "F": ("0.5", "-2.0", "1.5", "-0.0"),
     "S": ("'a'", "'b'", "'key'", "''"),
@@ -31,7 +32,7 @@ LITERALS: dict[str, tuple[str, ...]] = {
     "DT": ("{'a': torch.ones(4), 'b': torch.tensor(1.0)}",),
     "DI": ("{'n': 1, 'm': 2}",),
     "SI": ("{1, 2}", "set()"),
-    "O": ("STATE", "Box(torch.ones(4))"),
+    "O": ("~STATE", "Box(torch.ones(4))"),
     "FN": ("twice", "torch.relu", "Box.shift"),
     "P": ("(torch.ones(4), 1)",),
     "N": ("None",),
@@ -95,14 +96,14 @@ RAISES: tuple[str, ...] = (
 SIMPLE: tuple[str, ...] = (
     *["<T=> = <T>"] * 8, *["<I=> = <I>"] * 3, "<F=> = <F>", "<S=> = <S>", "<B=> = <B>", *["<LT=> = <LT>"] * 2, "<LI=> = <LI>", "<LI=> = <LI>", "<DT=> = <DT>", "<DI=> = <DI>", "<SI=> = <SI>", "<O=> = <O>", "<O=> = <O>",
     "<FN=> = <FN>", "<P=> = <P>", "<N=> = <N>", "<T=>, <I=> = <P>", "<T=> = <T!>", "<T=>, <T=> = <T>, <T>", "<LT=> = <LT=> = <LT>", "<LI=> = <LI!>", "<T=>, *<LT=> = <LT>", "(<I=>, <I=>), <T=> = (<I>, <I>), <T>",
-    "<T!> += <I>", "<T!> += <T>", "<T!> *= <I>", "<I!> = (<I!> + <I>) % 9", "<I!> %= 5", "<I!> -= 1", "<S!> += 'x' if len(<S!>) < 9 else ''",
+    "<T*> += <I>", "<T*> += <T>", "<T*> *= <I>", "<I*> = (<I!> + <I>) % 9", "<I*> %= 5", "<I*> -= 1", "<S*> += 'x' if len(<S!>) < 9 else ''",
     "<T!>.add_(<I>)", "<T!>.mul_(<I>)", "<T!>[0] = <I>", "<T!>[..., :2] = <I>", "<T!>.zero_()", "<T!>.copy_(<T>)", "<T!>.clamp_(max=<I>)", "<T!>[:1] += 1", "<T!>.detach().add_(1)",
-    "<LT!>.append(<T>)", "<LT!>[0] = <T>", "<LT!>.extend(<LT>[:2])", "<LI!>.append(<I>)", "<LI!>.insert(0, <I>)", "<LI!>.sort()", "<LI!>.reverse()", "<I=> = <LI!>.pop()", "del <LI!>[0]", "<LI!> += [<I>]", "<LI!>[1:2] = [<I>]",
+    "<LT!>.append(<T>)", "<LT!>[0] = <T>", "<LT!>.extend(<LT>[:2])", "<LI!>.append(<I>)", "<LI!>.insert(0, <I>)", "<LI!>.sort()", "<LI!>.reverse()", "<I=> = <LI!>.pop()", "del <LI!>[0]", "<LI*> += [<I>]", "<LI!>[1:2] = [<I>]",
     "<DT!>['a'] = <T>", "<DT!>['c'] = <T>", "<DT!>.update(b=<T>)", "<DT!>.pop('a', None)", "<T=> = <DT!>.setdefault('z', <T>)", "del <DT!>['b']", "<DI!>['n'] = <I>", "<DI!>['n'] += 1", "<DI!>[<S>] = <I>", "<T=> = <DT!>.pop('b')",
-    "<SI!>.add(<I>)", "<SI!>.discard(<I>)", "<SI!> |= {<I>}", "~heapq.heappush(<LI!>, <I>)", "~bisect.insort(<LI!>, <I>)", "<LT!>.clear()", "<LI!>.extend(v for v in (1, <I>))", "<DT!>['a'] += 1", "<LT!>[-1].add_(1)", "<LT!>[0] += 1",
+    "<SI!>.add(<I>)", "<SI!>.discard(<I>)", "<SI*> |= {<I>}", "~heapq.heappush(<LI!>, <I>)", "~bisect.insort(<LI!>, <I>)", "<LT!>.clear()", "<LI!>.extend(v for v in (1, <I>))", "<DT!>['a'] += 1", "<LT!>[-1].add_(1)", "<LT!>[0] += 1",
     "<O!>.a = <T>", "<O!>.n = <I>", "<O!>.bump(<I>)", "<O!>.keep(<X>)", "<O!>.double = <T>", "<O!>.items.append(<X>)", "<O!>.new = <X>", "~del <O!>.a", "setattr(<O!>, 'n', <I>)", "<O!>.a.add_(1)", "<O!>.n += 1", "<O!>.a += 1", "~delattr(<O!>, 'n')",
-    "~COUNT = COUNT + 1", "~COUNT += <I>", "~LOG.append(<X>)", "~LOG.append(<S>)", "~CONFIG['a'] = <I>", "~CONFIG.setdefault(<S>, <I>)", "~WEIGHT.add_(1)", "~WEIGHT = <T>", "~Box.made = <I>", "~Box.made += 1", "~MODEL.calls = <I>", "~MODEL.seen.add_(1)",
-    "~STATE.n += 1", "~STATE.keep(<X>)", "~STATE.a = <T>", "~STATE = <O>", "~Watched(<I>).n = <I>", "~MODEL.seen = <T>", "~CONFIG['b'].append(<I>)", "~globals()['SCALE'] = <I>", "~MODEL.train(<B>)", "~SCALE = <I>",
+    "~LOG.append(<X>)", "~LOG.append(<S>)", "~CONFIG['a'] = <I>", "~CONFIG.setdefault(<S>, <I>)", "~WEIGHT.add_(1)", "~Box.made = <I>", "~Box.made += 1", "~MODEL.calls = <I>", "~MODEL.seen.add_(1)",
+    "~STATE.n += 1", "~STATE.keep(<X>)", "~STATE.a = <T>", "~Watched(<I>).n = <I>", "~MODEL.seen = <T>", "~CONFIG['b'].append(<I>)", "~globals()['SCALE'] = <I>", "~MODEL.train(<B>)", 
     "~print(<X>)", "~print(<S>, <I>)", "~print(<I>, end='')", "~warnings.warn('careful')", "~random.random()", "~torch.manual_seed(<I>)",
     "<FN!>(<T>)", "assert <B> or True, <S>", "del <X!>", "pass", "if <B>:\n    <JUMP>", "if <B>:\n    <RETURN>", "~if <B>:\n    <RAISE>", "<T=> = helper(<T>, <I>)", "~helper(<T>, n=<I>)", "import math as m",
     "v:I | <LI=> = [<I> for <v> in <LI> if <v>]", "v:I | <T=> = sum(<T> for <v> in range(<k>))", "<I=> = collections.deque(<LI>, 2).pop() if <LI!> else 0", "<S=> = ''.join(sorted({'b', 'a'}))", "it = iter(<LT>); <T=> = next(it, <T>); <LT=> = list(it)",
@@ -136,7 +137,9 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "P": ("(rows(3), 2)", "Pair(rows(3), 1)", "[rows(2), 0]"),
     "N": ("None", "rows(3)", "2"),
 }  # fmt: skip
-GLOBALS = ("COUNT", "WEIGHT", "STATE", "SCALE")
+GLOBALS = {"COUNT": "I", "WEIGHT": "T", "STATE": "O", "SCALE": "I"}
+TAME = ("T", "T", "T", "I", "F", "S", "B", "FN", "P", "N")
+MIXED = ("T", "T", "I", "I", "F", "S", "B", "LT", "LI", "DT", "DI", "SI", "O", "O", "FN", "P", "N")
 
 
 class Writer:
@@ -145,11 +148,16 @@ class Writer:
     def __init__(self, seed: int) -> None:
         self.r = random.Random(seed)
         wild = self.r.choice((0.0, 0.05, 0.2, 1.0))
+        self.read = {name: kind for name, kind in GLOBALS.items() if self.r.random() < max(wild, 0.2)}
+        self.globals = tuple(name for name in self.read if self.r.random() < wild)  # those that are assigned
+        self.kinds = TAME if wild < 0.1 and self.r.random() < 0.7 else MIXED  # of parameters: without mutable ones, what is changed is local
         self.expressions = {kind: self.chosen(table, wild) for kind, table in EXPRESSIONS.items()}
+        self.literals = {kind: self.chosen(table, wild) for kind, table in LITERALS.items()}
         self.simple, self.compound = self.chosen(SIMPLE, wild), self.chosen(COMPOUND, wild)
         self.names: dict[str, str] = {}
         self.free: set[str] = set()
         self.count = self.level = self.fuel = self.loops = 0
+        self.helped = False  # whether there is a function ``helper`` to call
         self.result = "tuple"  # what the function being written returns
 
     def chosen(self, rows: tuple[str, ...], wild: float) -> tuple[str, ...]:
@@ -161,8 +169,8 @@ class Writer:
         self.count += 1
         return f"{kind.lower()}{self.count}"
 
-    def variable(self, kind: str) -> str | None:
-        found = [n for n, k in self.names.items() if k == kind or (kind == "X" and n in self.free)]
+    def variable(self, kind: str, mark: str = "!") -> str | None:
+        found = [n for n, k in self.names.items() if (k == kind and (mark == "!" or n in self.free)) or (kind == "X" and n in self.free and n not in GLOBALS)]
         return self.r.choice(found[-6:]) if found else None
 
     def target(self, kind: str) -> str:
@@ -179,15 +187,15 @@ class Writer:
         if known is not None and (depth <= 0 or self.r.random() < 0.55):
             return known
         if depth <= 0 or self.r.random() < 0.2:
-            return self.r.choice(LITERALS[kind])
-        return self.fill(self.r.choice(self.expressions[kind]), depth - 1) or known or self.r.choice(LITERALS[kind])
+            return self.r.choice(self.literals[kind])
+        return self.fill(self.r.choice(self.expressions[kind]), depth - 1) or known or self.r.choice(self.literals[kind])
 
     def fill(self, row: str, depth: int) -> str | None:
         """The row with its holes filled; None when it needs a variable of a kind that is not in sight."""
         declared, _, text = row.partition(" | ")
         bound = {pair.partition(":")[0]: pair.partition(":")[2] for pair in declared.split()} if re.fullmatch(r"(\w:\w+ ?)+", declared) else {}
         text = text if bound else row
-        if any(self.variable(m[1]) is None for m in HOLE.finditer(text) if m[2] == "!"):
+        if any(self.variable(m[1], m[2]) is None for m in HOLE.finditer(text) if m[2] in ("!", "*")) or ("helper(" in text and not self.helped):
             return None
         before, free = dict(self.names), set(self.free)
         local = {v: self.fresh(kind) for v, kind in bound.items()}
@@ -214,8 +222,8 @@ class Writer:
                 return str(self.r.randrange(4))
             if name in parts:
                 return textwrap.indent(parts[name](), indent).lstrip()
-            if mark == "!":
-                return self.variable(name) or self.r.choice(LITERALS[name])
+            if mark in ("!", "*"):
+                return self.variable(name, mark) or self.r.choice(self.literals[name])
             if mark == "=":
                 target = self.target(name)
                 made[target] = name
@@ -285,9 +293,9 @@ class Writer:
 
     def body(self, parameters: dict[str, str], statements: int, result: str) -> str:
         """The statements of a function at the top of the module."""
-        self.names, self.free, self.result = {"COUNT": "I", "SCALE": "I", "STATE": "O", "WEIGHT": "T", **parameters}, {*parameters, *GLOBALS}, result
+        self.names, self.free, self.result = {**self.read, **parameters}, {*parameters, *self.globals}, result
         self.fuel, self.level, self.loops = statements, 0, 0
-        lines = [f"global {', '.join(GLOBALS)}"]
+        lines = [f"global {', '.join(self.globals)}"] if self.globals else []
         while self.fuel > 0:
             lines.append(self.statement())
         if result == "T":
@@ -300,7 +308,7 @@ class Writer:
     # the module
 
     def parameters(self) -> dict[str, str]:
-        kinds = ["T", *(self.r.choice(("T", "T", "I", "I", "F", "S", "B", "LT", "LI", "DT", "DI", "SI", "O", "O", "FN", "P", "N")) for _ in range(self.r.randrange(5)))]
+        kinds = ["T", *(self.r.choice(self.kinds) for _ in range(self.r.randrange(5)))]
         return {self.fresh(k): k for k in kinds}
 
     def arguments(self, parameters: dict[str, str]) -> list[str]:
@@ -312,7 +320,7 @@ class Writer:
                 if call and self.r.random() < 0.25:
                     same = [m for m, other in parameters.items() if other == k and m != n and list(parameters).index(m) < list(parameters).index(n)]
                     alias = self.r.choice(same) if same and self.r.random() < 0.4 else None
-                    values[n] = (alias if k != "T" or self.r.random() < 0.6 else f"{alias}[:1]") if alias else self.r.choice(INPUTS[k])
+                    values[n] = (alias if k != "T" or self.r.random() < 0.6 else f"{alias}.reshape(-1)[:4]") if alias else self.r.choice(INPUTS[k])
             lines += [f"if call == {call}:", *(f"    {n} = {v}" for n, v in values.items())]
             names = list(parameters)
             positional, keyword = (names, []) if self.r.random() < 0.7 else (names[:1], names[1:])
@@ -321,6 +329,7 @@ class Writer:
 
     def program(self) -> str:
         helper = self.body({"x": "T", "n": "I"}, self.r.randrange(1, 5), "T")
+        self.helped = True
         parameters = self.parameters()
         body = self.body(parameters, self.r.randrange(4, 14), "tuple")
         inputs = textwrap.indent("\n".join(self.arguments(parameters)), "    ")

@@ -27,7 +27,7 @@ from torch.jit._trace import is_tracing
 from .values import stdlib
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
-from .values.contexts import set_grad_mode
+from .values.contexts import set_grad_mode, switch
 from .values.functions import PartialValue
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
 
@@ -156,7 +156,7 @@ def _wraps(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _set_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    set_grad_mode(t, bool(t.constant(args[0])))
+    set_grad_mode(t, switch(t, args))
     return NONE
 
 
