@@ -19,7 +19,7 @@ import tempfile
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,7 @@ class Describer:
             yield self.drained(value)
         elif isinstance(value, dict):
             yield from ((self(k), self(v)) for k, v in value.items())
-        elif isinstance(value, (set, frozenset)):
-            yield from sorted(map(self, value), key=repr)
-        elif isinstance(value, (list, tuple, collections.deque)):
+        elif isinstance(value, (list, tuple, collections.deque, set, frozenset)):
             yield from map(self, value)
         elif isinstance(value, BaseException):
             yield self(value.args)
@@ -192,7 +190,7 @@ def own_classes(module: types.ModuleType) -> Iterator[tuple[str, type]]:
 
 
 @contextlib.contextmanager
-def loaded(text: str, path: Path) -> Iterator[types.ModuleType]:
+def loaded(text: str, path: Path) -> Generator[types.ModuleType]:
     """The program as a module that is imported, as long as the block lasts."""
     module = types.ModuleType(MODULE)
     module.__file__ = str(path)

@@ -20,7 +20,7 @@ import operator
 import random
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -146,7 +146,7 @@ class Logged:
 
 
 @contextlib.contextmanager
-def scope(name: str) -> Iterator[str]:
+def scope(name: str) -> Generator[str]:
     LOG.append(("begin", name))
     try:
         yield name
@@ -154,7 +154,7 @@ def scope(name: str) -> Iterator[str]:
         LOG.append(("end", name))
 
 
-Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024 - as programs write it
+Pair = collections.namedtuple("Pair", ["left", "right"])  # pyright: ignore[reportUntypedNamedTuple] - as programs write it
 
 
 @dataclasses.dataclass

@@ -44,7 +44,11 @@ def test_the_check_sees_a_difference(name: str) -> None:
 
 
 def test_a_failing_program_is_reduced_to_what_fails() -> None:
-    text = WORLD + "\ndef f(x):\n    y = twice(x)\n    for i in range(3):\n        y = y + i\n    if torch.compiler.is_compiling():\n        y = y + 1\n    return y\n" + INPUTS
+    text = (
+        WORLD
+        + "\ndef f(x):\n    y = twice(x)\n    for i in range(3):\n        y = y + i\n    if torch.compiler.is_compiling():\n        y = y + 1\n    return y\n"
+        + INPUTS
+    )
     small = reduced(text, lambda t: _fails(t))
     assert check(small) is not None
     assert len(small.splitlines()) < 20 and "for i" not in small

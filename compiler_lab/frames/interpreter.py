@@ -116,12 +116,14 @@ class Frame:
                 return done
 
     def catches(self) -> bool:
-        """Would the program itself see an exception that is raised here?"""
-        row = self.info.handler(self.at)
-        if row is None or row.kind == "finally":
-            return False
-        manager = self.stack[row.depth - 1] if row.kind == "with" else None
-        return not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, TorchMode))
+        """Would code of the program's run when an exception is raised here: an except or finally clause, or a manager of its own?"""
+        at = self.at
+        while (row := self.info.handler(at)) is not None:
+            manager = self.stack[row.depth - 1] if row.kind == "with" else None
+            if row.kind != "cleanup" and not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, TorchMode)):
+                return True
+            at = row.target
+        return False
 
     def unwind(self, raised: Raised) -> None:
         """Go to the handler of the exception table, or let the exception leave the frame."""
