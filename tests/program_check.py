@@ -96,8 +96,9 @@ class Describer:
         yield (str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset())
         yield ("requires grad" if value.requires_grad else "", "leaf" if value.is_leaf else "")
         yield f"memory {self.storages.setdefault(value.untyped_storage()._cdata, len(self.storages))}"
-        data = value.detach().to(torch.float64) if value.is_floating_point() else value.detach()
-        yield repr(data.tolist() if self.exact else torch.round(data, decimals=3).add(0.0).tolist())
+        data = value.detach()
+        near = value.is_floating_point() and not self.exact
+        yield repr(torch.round(data.double(), decimals=3).add(0.0).tolist() if near else data.tolist())
         if value.is_leaf and value.grad is not None:
             yield ("grad", self(value.grad))
 
