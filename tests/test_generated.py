@@ -25,8 +25,8 @@ INPUTS = "\ndef inputs(call):\n    return (torch.arange(4.0),), {}\n"
 SEEN: dict[str, tuple[str, str]] = {
     "result": ("def f(x):\n    return x + int(torch.compiler.is_compiling())", "result"),
     "type": ("def f(x):\n    return [x] if torch.compiler.is_compiling() else (x,)", "result"),
-    "identity": ("def f(x):\n    return x if torch.compiler.is_compiling() else x.view(4)", "result"),
-    "memory": ("def f(x):\n    return x.clone() if torch.compiler.is_compiling() else x.view(4)", "result"),
+    "identity": ("def f(x):\n    return x if torch.compiler.is_compiling() else x.view(4)", "arguments"),
+    "memory": ("def f(x):\n    return x.clone() if torch.compiler.is_compiling() else x.view(4)", "arguments"),
     "strides": ("def f(x):\n    y = x.expand(2, 4)\n    return y.contiguous() if torch.compiler.is_compiling() else y * 1", "result"),
     "requires grad": ("def f(x):\n    return torch.ones(2, requires_grad=not torch.compiler.is_compiling())", "result"),
     "argument": ("def f(x):\n    x.add_(int(torch.compiler.is_compiling()))", "arguments"),
