@@ -27,7 +27,7 @@ SEEN: dict[str, tuple[str, str]] = {
     "type": ("def f(x):\n    return [x] if torch.compiler.is_compiling() else (x,)", "result"),
     "identity": ("def f(x):\n    return x if torch.compiler.is_compiling() else x.view(4)", "arguments"),
     "memory": ("def f(x):\n    return x.clone() if torch.compiler.is_compiling() else x.view(4)", "arguments"),
-    "strides": ("def f(x):\n    y = x.expand(2, 4)\n    return y.contiguous() if torch.compiler.is_compiling() else y * 1", "result"),
+    "strides": ("def f(x):\n    y = x.view(2, 2).t()\n    return y.contiguous() if torch.compiler.is_compiling() else y.clone()", "result"),
     "requires grad": ("def f(x):\n    return torch.ones(2, requires_grad=not torch.compiler.is_compiling())", "result"),
     "argument": ("def f(x):\n    x.add_(int(torch.compiler.is_compiling()))", "arguments"),
     "exception": ("def f(x):\n    if not torch.compiler.is_compiling():\n        raise KeyError(1)", "exception"),
