@@ -1,5 +1,6 @@
 # make lab    makes the environment, installs the project and opens JupyterLab on labs/
 # make test   makes the environment, installs the project and runs everything CI runs
+# make fuzz   runs 10,000 generated programs, compiled and in Python (make fuzz PROGRAMS=500 FIRST=20000)
 # Needs Python 3.11 or 3.12 with venv, a C++ compiler and make; another interpreter: make lab PYTHON=/path/to/python
 
 VENV   ?= .venv
@@ -7,8 +8,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
             $$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
 BIN    := $(VENV)/bin
 JOBS   ?= 2
+PROGRAMS ?= 10000
+FIRST  ?= 0
 
-.PHONY: lab test env lint types tests notebooks node bench golden clean
+.PHONY: lab test env lint types tests notebooks node bench fuzz golden clean
 
 lab: env
 	$(BIN)/jupyter lab labs
@@ -45,5 +48,9 @@ golden: env
 bench: env
 	$(BIN)/python benchmarks/run.py
 
+# nightly: generated programs, compiled and compared with Python; failing ones are written to fuzz_failures/
+fuzz: env
+	$(BIN)/python -m tests.fuzz --programs $(PROGRAMS) --first $(FIRST) --jobs $(JOBS)
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache fuzz_failures

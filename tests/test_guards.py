@@ -517,6 +517,5 @@ def test_kinds_are_complete() -> None:
         "not_aliased",
         "absent",
         "disjoint",
-        "shape",
         "global_state",
     }

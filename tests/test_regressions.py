@@ -147,3 +147,75 @@ def test_cells_that_the_replacement_does_not_need(program: Callable[..., Any]) -
     for _ in range(2):
         for got, want in zip(compiled(*args), program(*args), strict=True):
             assert got is want if isinstance(want, Tensor) else got == want
+
+
+def sets_grad(x: Tensor, mode: Any) -> Tensor:
+    with torch.set_grad_enabled(mode):
+        return x * 2
+
+
+def sets_grad_by_name(x: Tensor, mode: Any) -> Tensor:
+    torch._C._set_grad_enabled(mode)
+    return x * 2
+
+
+@pytest.mark.parametrize("mode", [None, 0, 1, "yes"])
+@pytest.mark.parametrize("program", [sets_grad, sets_grad_by_name])
+def test_a_mode_that_is_no_bool_is_torchs_type_error(program: Callable[..., Tensor], mode: Any) -> None:
+    """What is merely true or false was taken for a bool."""
+    compiled = compiler_lab.compile(program, backend="eager")
+    for fn in (program, compiled, compiled):
+        with pytest.raises(TypeError, match="must be bool"):
+            fn(torch.ones(2), mode)
+
+
+def finally_writes(x: Tensor, index: Tensor) -> Tensor:
+    try:
+        return x.gather(0, index)
+    finally:
+        x.add_(1)
+
+
+def finally_holds_a_block(x: Tensor, index: Tensor) -> Tensor:
+    try:
+        y = x.gather(0, index)
+    finally:
+        with torch.no_grad():
+            x.add_(1)
+    return y
+
+
+def except_around_a_mode(x: Tensor, index: Tensor) -> Tensor:
+    try:
+        with torch.no_grad():
+            return x.gather(0, index)
+    except (RuntimeError, IndexError):
+        x.add_(1)
+        return x
+
+
+def raises_in_a_handler(x: Tensor, index: Tensor) -> Tensor:
+    try:
+        try:
+            raise ValueError
+        except ValueError:
+            return x.gather(0, index)
+    finally:
+        x.add_(1)
+
+
+@pytest.mark.parametrize("program", [finally_writes, finally_holds_a_block, except_around_a_mode, raises_in_a_handler])
+def test_what_a_program_does_about_an_error_of_the_graph(program: Callable[..., Tensor]) -> None:
+    """Finally clauses were taken for code that an error passes by, and a mode hid the clause around it."""
+
+    def outcome(fn: Callable[..., Tensor], index: int) -> tuple[Any, list[float]]:
+        x = torch.arange(3.0)
+        try:
+            result: Any = fn(x, torch.tensor([index])).tolist()
+        except (RuntimeError, IndexError) as error:
+            result = type(error)
+        return result, x.tolist()
+
+    compiled = compiler_lab.compile(program, backend="eager")
+    for index in (0, 7, 1):
+        assert outcome(compiled, index) == outcome(program, index)

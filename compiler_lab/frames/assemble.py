@@ -3,9 +3,9 @@
 In: a ``Specialization``, the compiled function (a constant of the new code) and the frame. Out: a code object that can stand in for the
 frame's own: same arguments and free variables, same first line.
 Always holds: argument counts, flags for ``*args`` and ``**kwargs``, and ``co_freevars`` equal the original's (a frame is filled by
-position, so anything else reads wrong slots). How values are put together is in ``rebuild.py``.
-Where PyTorch does this: ``torch/_dynamo/output_graph.py`` and ``bytecode_transformation.py``. Left out: resume functions (a frame that
-cannot be captured whole is left to Python).
+position, so anything else reads wrong slots). How values are put together is in ``rebuild.py``. Where capture stopped before the frame
+did, the code hands its state over (``pieces.py``) and keeps nothing of it.
+Where PyTorch does this: ``torch/_dynamo/output_graph.py`` and ``bytecode_transformation.py``.
 """
 
 from __future__ import annotations
@@ -18,23 +18,30 @@ from typing import Any
 
 from bytecode import Bytecode, Instr
 from bytecode.flags import CompilerFlags
+from bytecode.instr import FreeVar
 
 from ..core.errors import InvalidIR
+from .code import read_code
 from .frame import FrameInput
-from .ir import Specialization
-from .rebuild import Writer, recipes_of
+from .ir import Specialization, Stop
+from .pieces import Pause, go_on
+from .rebuild import Writer, recipes_of, results_of
+from .resume import Next
 
 KEPT_FLAGS = 0x4 | 0x8  # CO_VARARGS, CO_VARKEYWORDS
 OPTIMIZED = 0x1 | 0x2  # CO_OPTIMIZED, CO_NEWLOCALS: locals in fast slots
 
 
-def assemble(specialization: Specialization, compiled: Callable[..., Any] | None, frame: FrameInput) -> CodeType:
+def assemble(
+    specialization: Specialization, compiled: Callable[..., Any] | None, frame: FrameInput, pause: Pause | None = None, piece: bool = False
+) -> CodeType:
     """The code that replaces ``frame.code``. ``compiled(*inputs)`` gives a tuple or list with one value per graph output.
 
+    ``pause`` is where a capture that has a ``stop`` goes on: the code of a ``piece`` gives it back, other code runs the rest of the frame.
     ``compiled`` is None for a graph without operations, which needs no call. Raises ``InvalidIR`` for a recipe that names an output
     the graph does not have.
     """
-    return _Assembler(specialization, compiled, frame).code()
+    return _Assembler(specialization, compiled, frame).code(pause, piece)
 
 
 def bytecode_text(code: CodeType) -> str:
@@ -56,31 +63,65 @@ class _Assembler:
         self.frame, self.compiled, self.specialization = frame, compiled, specialization
         self.writer = Writer(frame, frame.code.co_firstlineno)
 
-    def code(self) -> CodeType:
+    def code(self, pause: Pause | None, piece: bool) -> CodeType:
         writer, specialization = self.writer, self.specialization
         inputs = specialization.graph.inputs if self.compiled else ()
         writer.plan(inputs, recipes_of(specialization))
         if self.compiled is not None:
             writer.call(self.compiled, [lambda s=s: writer.load(s) for s in inputs])
             writer.outputs(len(specialization.graph.outputs))
-        writer.change(specialization.shared, specialization.effects, [specialization.result])
-        writer.build(specialization.result)
+        stop = specialization.stop
+        writer.change(specialization.shared, specialization.effects, results_of(specialization))
+        if stop is None or pause is None:
+            writer.build(specialization.result)
+        elif piece:
+            writer.call(Next, [lambda: self._next(stop, pause)])
+        else:
+            writer.line = read_code(self.frame.code).locations[stop.at].line
+            writer.call(
+                go_on, [lambda: writer.constant(pause), lambda: writer.call(globals, []), lambda: self._cells(stop), lambda: self._state(stop, last=True)]
+            )
         writer.emit("RETURN_VALUE")
         return self._code()
 
+    def _next(self, stop: Stop, pause: Pause) -> None:
+        self.writer.constant(pause)
+        self._state(stop)
+        self.writer.emit("BUILD_TUPLE", 2)
+
+    def _state(self, stop: Stop, last: bool = False) -> None:
+        """The locals, then the value stack without its NULLs, as a list. After the ``last`` thing that is built, the frame's own locals go."""
+        recipes = [*(r for _, r in stop.locals), *(r for r in stop.stack if r is not None)]
+        for recipe in recipes:
+            self.writer.build(recipe)
+        self.writer.emit("BUILD_LIST", len(recipes))
+        if last:
+            stored = dict.fromkeys(str(i.arg) for i in self.writer.body if i.name == "STORE_FAST")
+            for name in (*argument_names(self.frame.code), *stored):
+                self.writer.emit("DELETE_FAST", name)
+
+    def _cells(self, stop: Stop) -> None:
+        """The cells of the rest of the frame: its own, then those it was given."""
+        code = self.frame.code
+        for _, recipe in stop.cells:
+            self.writer.build(recipe)
+        for name in code.co_freevars:
+            self.writer.emit("LOAD_CLOSURE", FreeVar(name))
+        self.writer.emit("BUILD_TUPLE", len(code.co_cellvars) + len(code.co_freevars))
+
     def _code(self) -> CodeType:
-        original, line = self.frame.code, self.writer.line
+        original, line = self.frame.code, self.frame.code.co_firstlineno
         prologue = [Instr("COPY_FREE_VARS", len(original.co_freevars), lineno=line)] if original.co_freevars else []
         new = Bytecode([*prologue, Instr("RESUME", 0, lineno=line), *self.writer.body, *self._room()])
         new.name, new.qualname, new.filename, new.first_lineno = original.co_name, original.co_qualname, original.co_filename, line
         new.argcount, new.posonlyargcount, new.kwonlyargcount = original.co_argcount, original.co_posonlyargcount, original.co_kwonlyargcount
         flags = original.co_flags & KEPT_FLAGS
-        count = original.co_argcount + original.co_kwonlyargcount + bool(flags & 0x4) + bool(flags & 0x8)
-        new.argnames = list(original.co_varnames[:count])
+        names = argument_names(original)
+        new.argnames = list(names)
         new.freevars = list(original.co_freevars)
         new.flags = CompilerFlags(OPTIMIZED | flags)
         code = new.to_code()
-        if code.co_freevars != original.co_freevars or code.co_varnames[:count] != original.co_varnames[:count]:
+        if code.co_freevars != original.co_freevars or code.co_varnames[: len(names)] != names:
             raise InvalidIR(f"replacement code of {original.co_qualname} has another layout", why="frames are filled by position")
         return code
 
@@ -89,4 +130,9 @@ class _Assembler:
         and does not look whether that has as many slots."""
         line = self.writer.line
         stores = [Instr("STORE_FAST", f"{self.writer.prefix}room{n}", lineno=line) for n in range(len(self.frame.code.co_cellvars))]
-        return [Instr("LOAD_CONST", None, lineno=line), *(i for s in stores for i in (Instr("COPY", 1, lineno=line), s)), Instr("RETURN_VALUE", lineno=line)]
+        return [Instr("LOAD_CONST", 0, lineno=line), *(i for s in stores for i in (Instr("COPY", 1, lineno=line), s)), Instr("RETURN_VALUE", lineno=line)]
+
+
+def argument_names(code: CodeType) -> tuple[str, ...]:
+    """The parameters of ``code``, ``*args`` and ``**kwargs`` among them."""
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x4) + bool(code.co_flags & 0x8)]

@@ -74,8 +74,8 @@ class Capture(Artifact):
             yield Item(f"frames/instruction_{one.offset}", "instruction", text, (), (Location(code.co_filename, line, code.co_name),))
 
     def check(self) -> None:
-        if (self.specialization is None) == (not self.breaks):
-            raise InvalidIR("frames: a capture has either a graph or a break")
+        if self.specialization is None and not self.breaks:
+            raise InvalidIR("frames: a capture has a graph or a break")
         for graph in self.graphs:
             graph.check()
             if len(graph.inputs) != len(graph.placeholders):

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..core.provenance import Location
 
-KINDS = {"WITH_EXCEPT_START": "with", "CHECK_EXC_MATCH": "except", "CHECK_EG_MATCH": "except", "POP_EXCEPT": "except", "RERAISE": "finally"}
-
 
 @dataclass(frozen=True)
 class Inst:
@@ -37,7 +35,7 @@ class Handler:
     target: int
     depth: int
     lasti: bool
-    kind: str  # "except" may keep an exception, "with" leaves that to a manager, "finally" lets it go on
+    kind: str  # "code" of the program's (except, finally), "with" leaves it to a manager, "cleanup" lets the exception go on
 
 
 class CodeInfo:
@@ -60,11 +58,9 @@ class CodeInfo:
 
 
 def _kind(rest: list[dis.Instruction]) -> str:
-    """What the instructions of a handler do with an exception; in doubt "except"."""
-    for inst in rest:
-        if inst.opname in KINDS:
-            return KINDS[inst.opname]
-    return "finally"
+    """What a handler is, by its first instructions: a clause of the program's begins with PUSH_EXC_INFO; the others only raise again."""
+    names = [inst.opname for inst in rest[:2]]
+    return "with" if names == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] else "code" if names[0] == "PUSH_EXC_INFO" else "cleanup"
 
 
 def _text(inst: dis.Instruction) -> str:

@@ -20,7 +20,7 @@ import torch
 import torch.fx as fx
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
-from ..core.errors import BackendFailed, ConstraintViolated, GraphBroken, InvalidIR, LabError, Unsupported
+from ..core.errors import BackendFailed, GraphBroken, InvalidIR, LabError, Unsupported
 from ..core.modes import kept, sets_mode
 from ..core.options import Options
 from ..core.provenance import Location, own_location
@@ -28,7 +28,9 @@ from .assemble import assemble
 from .frame import FrameInput
 from .guards import GuardTree
 from .ir import Break, CapturedGraph, Specialization
+from .pieces import Pieces
 from .reasons import CaptureUnsupported
+from .resume import work_follows
 from .sources import resolve
 
 Interpret = Callable[[FrameInput], Specialization]
@@ -71,6 +73,7 @@ class Entry:
 
     tree: GuardTree
     code: CodeType
+    graph: bool = True  # whether it holds tensor work
 
     def function(self, fn: FunctionType) -> FunctionType:
         """``code`` as a plain function in ``fn``'s place."""
@@ -95,6 +98,7 @@ class Converter:
     def __init__(self, interpret: Interpret, backend: Backend, *, fullgraph: bool, options: Options, on_event: OnEvent | None, stats: Stats) -> None:
         self.interpret, self.backend, self.fullgraph, self.options, self.stats = interpret, backend, fullgraph, options, stats
         self.on_event: OnEvent = on_event or (lambda kind, payload: None)
+        self.pieces = Pieces(self)
         self.breaks: list[Break] = []
         self.last: Break | None = None
         self._seen = Stats()
@@ -108,14 +112,12 @@ class Converter:
             with _same_randomness(), _uncollected():
                 made = self._frame(frame, hooked)
         except Unsupported as error:
-            self.broken(_break(error, frame), frame.code, error)
+            self.broken(_break(error, frame), self.pieces.root(frame.code), error)
             return None
         except _FromBackend as error:
             raise error.error from error.error.__cause__
-        except ConstraintViolated:
-            raise
         except Exception as error:  # noqa: BLE001 - a fault of capture must not be the user's: Python runs the frame
-            self.broken(_internal(error, frame), frame.code, error)
+            self.broken(_internal(error, frame), self.pieces.root(frame.code), error)
             return None
         if made is None:
             return None
@@ -126,16 +128,23 @@ class Converter:
     def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry] | None:
         with _modes_aside():
             specialization = self.interpret(frame)
-            calls = [n for n in specialization.graph.graph.nodes if n.op.startswith("call")]
-            work = any(not isinstance(n.meta["val"], (torch.SymInt, torch.SymFloat, torch.SymBool)) for n in calls)
-            if hooked and not work:
+            work = any(n.op.startswith("call") for n in specialization.graph.graph.nodes)
+            if (stop := specialization.stop) is not None:
+                if self.fullgraph or not (work or work_follows(frame.code, stop.at)):
+                    raise stopped(stop.found)
+            elif hooked and not work:
                 return None
-            compiled = self._compile(specialization, frame) if work else specialization.graph.module.forward if calls else None
+            compiled = self._compile(specialization, frame) if work else None
+        root = self.pieces.root(frame.code)
+        pause = None
+        if stop is not None:
+            self.broken(stop.found, root)
+            pause = self.pieces.pause(frame.code, stop)
         tree = GuardTree(specialization.guards, frame, hooked=hooked)
-        code = assemble(specialization, compiled, frame)
+        code = assemble(specialization, compiled, frame, pause, piece=root is not frame.code)
         if (failure := tree.explain(frame.locals)) is not None or not tree.check(frame.locals):
             raise InvalidIR("the guards reject the very frame they were made from", why=failure.text() if failure else "only the C++ check fails")
-        return specialization, Entry(tree, code)
+        return specialization, Entry(tree, code, work)
 
     def _compile(self, specialization: Specialization, frame: FrameInput) -> Callable[..., Any]:
         cells = dict(zip(frame.code.co_freevars, frame.closure, strict=False))
@@ -171,7 +180,8 @@ class Converter:
             raise graph_broken(found, code) from error
 
     def reset(self) -> None:
-        """Forgets the breaks that were met."""
+        """Forgets the breaks that were met, and the pieces of frames."""
+        self.pieces.clear()
         self.breaks.clear()
         self._seen.clear()
         self.last = None
@@ -195,6 +205,13 @@ def graph_broken(found: Break, code: CodeType) -> GraphBroken:
         why=f"reason: {found.reason}{at}",
         hint=f"{hint}; or pass fullgraph=False to leave the function to Python",
     )
+
+
+def stopped(found: Break) -> CaptureUnsupported:
+    """The error for a capture that stopped, where it is not to go on in pieces."""
+    error = CaptureUnsupported(found.reason, "", found.stack, found.instruction)
+    error.what = found.what
+    return error
 
 
 def _break(error: Unsupported, frame: FrameInput) -> Break:
@@ -227,13 +244,6 @@ def _modes_aside() -> AbstractContextManager[Any]:
     """Capture's own operators must not reach the user's dispatch modes, where those allow compiled code; others are left for capture to refuse."""
     modes = _get_current_dispatch_mode_stack() if torch._C._len_torch_dispatch_stack() else []
     return nullcontext() if not modes or any(m._should_skip_dynamo() for m in modes) else _disable_current_modes()
-
-
-@contextmanager
-def unseen() -> Generator[None]:
-    """In here things are compiled: the program's random state, its dispatch modes and its garbage are left as they are."""
-    with _same_randomness(), _uncollected(), _modes_aside():
-        yield
 
 
 @contextmanager

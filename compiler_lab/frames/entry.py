@@ -58,7 +58,7 @@ def compile_function(
 ) -> CompiledFunction:
     """``fn`` compiled: a function, method, callable object or built-in. Nothing happens before the first call.
 
-    ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", list of failure texts), ("reset", None)."""
+    ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", list of failure texts)."""
     converter = Converter(interpret, backend, fullgraph=fullgraph, options=options or Options(), on_event=on_event, stats=stats or Stats())
     return CompiledFunction(fn, converter)
 
@@ -103,7 +103,6 @@ class CompiledFunction:
             self._use(())
             self._failed.clear()
             self.converter.reset()
-            self.converter.on_event("reset", None)
             self._python, self._limited = None, False
             hook.reset(self._touched.values())
             self._touched.clear()
@@ -164,6 +163,8 @@ class CompiledFunction:
     def _attempt(self, hook: FrameHook, locals: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a copy of the function under the hook: its code object is nobody else's, so the hook is sure to show its frame."""
         hook.ignore(self._hot_code)
+        if self.converter.pieces.callback is None:
+            self.converter.pieces.callback = _Callback(self, hook, None)
         fn = self._fn
         copy = FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
         copy.__kwdefaults__ = fn.__kwdefaults__

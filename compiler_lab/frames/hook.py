@@ -136,12 +136,17 @@ class FrameHook:
         """Run ``code`` in place of the frame, now and whenever ``root`` holds; nothing below it is shown. ``owner`` is kept alive."""
         return Answer(self._whole, _GuardedCode(code, _Manager(root.manager, (root, owner))))
 
-    def region(self, callback: Callback) -> Region:
+    def region(self, callback: Callback | None) -> Region:
+        """A block in which the frames of this thread are shown to ``callback``; to nobody with None."""
         return Region(self, callback)
 
     def ignore(self, code: CodeType) -> None:
         """Never show frames of ``code``, nor those below it, to any hook: it is ours."""
         self._ef.set_code_exec_strategy(code, self.hide.frame_exec_strategy)
+
+    def leave(self, code: CodeType) -> None:
+        """Never show frames of ``code`` to any hook, but those below it."""
+        self._ef.set_code_exec_strategy(code, self.skip.frame_exec_strategy)
 
     def reset(self, codes: Iterable[weakref.ref[CodeType]]) -> None:
         """Drop the entries of ``codes``: now, or when the last hooked region of any thread ends."""
@@ -175,7 +180,7 @@ class Region:
 
     __slots__ = ("_callback", "_hook", "_previous")
 
-    def __init__(self, hook: FrameHook, callback: Callback) -> None:
+    def __init__(self, hook: FrameHook, callback: Callback | None) -> None:
         self._hook, self._callback = hook, callback
 
     def __enter__(self) -> None:

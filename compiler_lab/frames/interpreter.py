@@ -1,9 +1,10 @@
 """A symbolic interpreter of CPython bytecode: runs a whole frame on values, without running the user's tensor work.
 
 In: ``FrameInput``, the code and what its names hold. Out: ``Specialization``: graph, guards, and the recipe of the result.
-Always holds: the frame is captured whole or ``CaptureUnsupported`` says at which instruction and line it is not; nothing that the
-program could see has changed either way. PyTorch's counterpart: ``torch/_dynamo/symbolic_convert.py``.
-Left out: capture of a part of a frame.
+Always holds: the frame is captured whole, or up to the instruction that ``stop`` names, or ``CaptureUnsupported`` says at which
+instruction and line it cannot be; nothing that the program could see has changed either way.
+PyTorch's counterpart: ``torch/_dynamo/symbolic_convert.py``, which goes on in the same run of the interpreter; here the frame is captured
+again, up to the instruction in question, so that what the failed instruction did to values is gone.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from ..core.modes import outside_inference
 from ..core.provenance import Location, Stack
 from .code import read_code
 from .frame import FrameInput
-from .ir import Source, Specialization
+from .ir import Break, Recipe, Source, Specialization
 from .opcodes_control import OPCODES, Exit
 from .reasons import CaptureUnsupported
-from .result import specialization
-from .shapes import Shapes, SizeHistory
+from .result import Results, check_aliases, close, specialization
+from .resume import before_call, resumable
+from .stops import Stopped, stop_of
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
 from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
 from .values.contexts import TorchMode
@@ -32,6 +34,8 @@ from .values.iterators import make
 
 if TYPE_CHECKING:
     from .code import Inst
+
+NOTHING = Recipe("constant", None)
 
 
 class Frame:
@@ -44,6 +48,7 @@ class Frame:
         self.stack: list[Value] = []
         self.keywords: tuple[str, ...] = ()
         self.pc = self.at = 0
+        self.began = 0  # the step of the whole capture at which the present instruction began
         self.outer: Stack = ()
         self.result: Value = NONE
         self.started = False
@@ -93,14 +98,15 @@ class Frame:
         t, instructions = self.t, self.info.instructions
         while True:
             self.at = self.pc
+            if t.steps >= t.limit:
+                t.reached(self)
+            self.began = t.steps
+            t.steps += 1
             inst = instructions[self.pc]
             self.pc += 1
-            t.steps += 1
             handler = OPCODES.get(inst.name)
             if handler is None:
                 raise t.refuse("unsupported-instruction", inst.name)
-            if t.steps > MAX_STEPS:
-                raise t.refuse("loop-limit", f"{MAX_STEPS} instructions")
             try:
                 done = handler(self, t, inst)
             except Raised as raised:
@@ -110,12 +116,14 @@ class Frame:
                 return done
 
     def catches(self) -> bool:
-        """Would the program itself see an exception that is raised here?"""
-        row = self.info.handler(self.at)
-        if row is None or row.kind == "finally":
-            return False
-        manager = self.stack[row.depth - 1] if row.kind == "with" else None
-        return not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, TorchMode))
+        """Would code of the program's run when an exception is raised here: an except or finally clause, or a manager of its own?"""
+        at = self.at
+        while (row := self.info.handler(at)) is not None:
+            manager = self.stack[row.depth - 1] if row.kind == "with" else None
+            if row.kind != "cleanup" and not (isinstance(manager, BoundBuiltin) and isinstance(manager.owner, TorchMode)):
+                return True
+            at = row.target
+        return False
 
     def unwind(self, raised: Raised) -> None:
         """Go to the handler of the exception table, or let the exception leave the frame."""
@@ -147,7 +155,18 @@ class Frame:
 
 
 class Interpreter(Tracer):
-    """A tracer that can call Python functions: by running their frames."""
+    """A tracer that can call Python functions: by running their frames. ``top`` is the frame that is captured."""
+
+    limit = MAX_STEPS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.top: Frame | None = None
+        self.before = self.modes()
+
+    def reached(self, frame: Frame) -> None:
+        """Called before each instruction from step ``limit`` on."""
+        raise self.refuse("loop-limit", f"{MAX_STEPS} instructions")
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         if len(self.frames) >= MAX_DEPTH:
@@ -167,37 +186,102 @@ class Interpreter(Tracer):
         return frame.result
 
 
-def interpret(frame: FrameInput, history: SizeHistory | None = None) -> Specialization:
-    """Capture one frame whole; ``history`` is what earlier captures of the same compiled function saw of its sizes. What cannot be
-    captured with symbolic sizes is captured with these. Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
-    history = history or SizeHistory()
-    place = (frame.code.co_filename, frame.code.co_qualname, frame.code.co_firstlineno)
-    shapes = Shapes(history, place)
+class Stopping(Interpreter):
+    """Stops the top frame before the step ``limit``, to say why with ``found``."""
+
+    def __init__(self, limit: int, found: Break) -> None:
+        super().__init__()
+        self.limit, self.found = limit, found
+        self.stopped: Specialization | None = None
+
+    def reached(self, frame: Frame) -> None:
+        if frame is not self.top or self.steps > self.limit:
+            raise self.refuse("internal-error", "a second capture of the frame took another way")
+        definition = definition_of(frame.code)
+        results = Results(self)
+        stop = stop_of(results, frame, self.found)
+        check_aliases(self, definition)
+        self.stopped = close(results, NOTHING, stop, definition)
+        raise Stopped
+
+
+class Surveying(Stopping):
+    """Notes the last step before ``end`` at which the top frame's state can be put together."""
+
+    def __init__(self, end: int, found: Break) -> None:
+        super().__init__(0, found)
+        self.end = end
+        self.best = -1
+
+    def reached(self, frame: Frame) -> None:
+        if frame is not self.top:
+            return
+        if self.steps >= self.end:
+            raise Stopped
+        try:
+            stop_of(Results(self), frame, self.found)
+            check_aliases(self, ())
+            self.best = self.steps
+        except CaptureUnsupported:  # not here
+            pass
+
+
+def interpret(frame: FrameInput) -> Specialization:
+    """Capture one frame whole. Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
+    return _run(Interpreter(), frame)
+
+
+def interpret_piece(frame: FrameInput) -> Specialization:
+    """Capture one frame up to the first instruction that has to be Python's: ``stop`` then says where Python goes on.
+
+    Raises ``CaptureUnsupported`` where there is no place to stop, or where the program itself raises."""
+    t = Interpreter()
     try:
-        return _interpret(frame, shapes)
+        return _run(t, frame)
     except CaptureUnsupported as error:
-        if not shapes.symbolic or shapes.marked or shapes.lost or error.reason == "raise":
+        if t.top is None or error.reason == "raise" or not resumable(frame.code):
             raise
-    found = _interpret(frame, Shapes(SizeHistory(dynamic=False), place))
-    history.static.add(place)
-    return found
+        end = t.top.began - before_call(t.top.info, t.top.at)
+        if (stopped := _stopped(frame, end, error.as_break())) is None:
+            raise
+        return stopped
 
 
-def _interpret(frame: FrameInput, shapes: Shapes) -> Specialization:
-    definition = (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
-    t = Interpreter(shapes)
-    before = t.modes()
+def _stopped(frame: FrameInput, end: int, found: Break) -> Specialization | None:
+    """The frame captured again (capture is deterministic) up to step ``end``, or to the last one before it where the state can be put together."""
+    try:
+        return _run(Stopping(end, found), frame)
+    except CaptureUnsupported:
+        survey = Surveying(end, found)
+    try:
+        _run(survey, frame)
+    except CaptureUnsupported:
+        pass
+    return _run(Stopping(survey.best, found), frame) if survey.best >= 0 else None
+
+
+def _run(t: Interpreter, frame: FrameInput) -> Specialization:
+    definition = definition_of(frame.code)
     try:
         check_modes(frame.code, definition)
+        t.top = top_frame(t, frame)
         with outside_inference():
-            result = t.run_frame(top_frame(t, frame))
-            if t.modes() != before:
+            result = t.run_frame(t.top)
+            if t.modes() != t.before:
                 raise CaptureUnsupported("side-effect", "a mode of torch's is left changed", definition)
             return specialization(t, result, definition)
+    except Stopped as stopped:
+        if isinstance(t, Stopping) and t.stopped is not None:
+            return t.stopped
+        raise CaptureUnsupported("loop-limit", "the survey has ended", definition) from stopped
     except Raised as raised:
         raise CaptureUnsupported("raise", raised.exception.describe(), t.last[0] or definition, t.last[1]) from raised
     except RecursionError as error:
         raise CaptureUnsupported("recursion", "", definition) from error
+
+
+def definition_of(code: CodeType) -> Stack:
+    return (Location(code.co_filename, code.co_firstlineno, code.co_name),)
 
 
 def top_frame(t: Interpreter, frame: FrameInput) -> Frame:
@@ -224,4 +308,4 @@ def check_modes(code: CodeType, definition: Stack) -> None:
             raise CaptureUnsupported("mode", what, definition)
 
 
-__all__ = ["NULL", "Frame", "Interpreter", "interpret"]
+__all__ = ["NULL", "Frame", "Interpreter", "interpret", "interpret_piece"]

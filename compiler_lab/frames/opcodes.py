@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .values.base import NONE, NULL, Constant, Raised, Slot, Value
-from .values.builtins import format_value
 from .values.containers import DictValue, SequenceValue, SetValue, SliceValue, key_of, pairs_of
 from .values.functions import Cell, CellValue
 from .values.objects import ClassValue, SuperValue
 from .values.operators import binary, compare, identical, unary
+from .values.strings import format_value
 
 if TYPE_CHECKING:
     from .code import Inst
@@ -35,7 +35,7 @@ class Exit(enum.Enum):
 Row = Callable[["Frame", "Tracer", "Inst"], "Exit | None"]
 OPCODES: dict[str, Row] = {}
 SYMBOLS: tuple[str, ...] = tuple(symbol for _, symbol in opcode._nb_ops)  # type: ignore[attr-defined]
-CONVERSIONS: tuple[Callable[[Any], Any], ...] = (lambda v: v, str, repr, ascii)
+CONVERSIONS: tuple[Callable[[Any], Any] | None, ...] = (None, str, repr, ascii)
 
 
 def row(*names: str) -> Callable[[Row], Row]:
@@ -359,7 +359,7 @@ def build_string(f: Frame, t: Tracer, i: Inst) -> None:
 @row("FORMAT_VALUE")
 def format_op(f: Frame, t: Tracer, i: Inst) -> None:
     spec = t.constant(f.pop()) if i.arg & 4 else ""
-    f.push(Constant(format_value(t, f.pop(), CONVERSIONS[i.arg & 3] if i.arg & 3 or spec else str, spec)))
+    f.push(Constant(format_value(t, f.pop(), CONVERSIONS[i.arg & 3], spec)))
 
 
 @row("LIST_APPEND", "SET_ADD")

@@ -173,10 +173,14 @@ def sources_of(recipe: Recipe) -> Iterator[Source]:
         yield from sources_of(part)
 
 
+def results_of(specialization: Specialization) -> list[Recipe]:
+    """What the replacement code builds last: the result, or the state that the frame goes on with."""
+    if (stop := specialization.stop) is None:
+        return [specialization.result]
+    return [*(r for r in stop.stack if r is not None), *(r for _, r in (*stop.locals, *stop.cells))]
+
+
 def recipes_of(specialization: Specialization) -> list[Recipe]:
     """Every recipe that the replacement code builds."""
     effects = [r for e in specialization.effects for r in (e.target, e.value) if r is not None]
-    found = [*specialization.shared, *effects]
-    if (stop := specialization.stop) is None:
-        return [*found, specialization.result]
-    return [*found, *(r for r in stop.stack if r is not None), *(r for _, r in (*stop.locals, *stop.cells))]
+    return [*specialization.shared, *effects, *results_of(specialization)]

@@ -7,6 +7,7 @@ PyTorch's counterpart: ``torch/_dynamo/trace_rules.py`` and ``torch/_dynamo/vari
 
 from __future__ import annotations
 
+import cmath
 import functools
 import math
 import operator
@@ -23,11 +24,11 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.jit._trace import is_tracing
 
+from .values import stdlib
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
-from .values.contexts import set_grad_mode
-from .values.functions import FunctionValue, PartialValue
-from .values.symbolic import convert
+from .values.contexts import set_grad_mode, switch
+from .values.functions import PartialValue
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ REFUSED_OPS: dict[str, str] = {
     **{name: "metadata-mutation" for name in METADATA_METHODS},
 }
 FOLDED: frozenset[Any] = frozenset(
-    {f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)}
-    | {chr, ord, hex, oct, bin, format, ascii, operator.index, operator.concat, operator.length_hint, object.__repr__}
+    {f for m in (math, cmath) for f in vars(m).values() if isinstance(f, types.BuiltinFunctionType)}
+    | {chr, ord, hex, oct, bin, operator.concat, operator.length_hint, object.__repr__}
     | {torch._C._get_tracing_state, torch.get_default_dtype, torch.is_autocast_enabled, torch._C._is_any_autocast_enabled}
     | {torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch._C._get_privateuse1_backend_name, torch._C._is_torch_function_enabled}
     | {torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack}
@@ -63,11 +64,11 @@ def call_builtin(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if row is not None:
         return row(t, args, kwargs)
     if real in FOLDED:
-        if (found := convert(t, real, args, kwargs)) is not None:
-            return found
         return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
     if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
         return _descriptor(t, real, args, kwargs)
+    if (found := stdlib.class_method(t, real, args, kwargs)) is not None:
+        return found
     if is_operation(real):
         return _operation(t, real, args, kwargs)
     owner = getattr(real, "__self__", None)
@@ -80,8 +81,6 @@ def _reason(real: Any) -> str:
     module = getattr(real, "__module__", None) or ""
     if real in (print, input, open):
         return "output"
-    if real in (id, hash):
-        return "identity"
     return "numpy" if module.partition(".")[0] == "numpy" else "unknown-callable"
 
 
@@ -125,6 +124,8 @@ def special(t: Tracer, real: types.FunctionType, args: Args, kwargs: Kwargs) -> 
     row = FUNCTIONS.get(real)
     if row is not None:
         return row(t, args, kwargs)
+    if (found := stdlib.dispatched(t, real, args, kwargs)) is not None:
+        return found
     if real in LEAVES or real.__module__ in LEAF_MODULES:
         return t.op(real, args, kwargs)
     if getattr(real, "_torchdynamo_disable", False):
@@ -150,18 +151,12 @@ def _second(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return args[1]
 
 
-def _identity(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if not isinstance(args[0], FunctionValue) or args[0].real is not None:
-        raise t.refuse("unknown-callable", "functools.wraps of a function from outside")
-    return args[0]
-
-
 def _wraps(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(t.wrap(functools.update_wrapper, None), [], {"wrapped": args[0]})
 
 
 def _set_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    set_grad_mode(t, bool(t.constant(args[0])))
+    set_grad_mode(t, switch(t, args))
     return NONE
 
 
@@ -203,7 +198,7 @@ FUNCTIONS: dict[Any, Handler] = {
     torch.cuda.is_available: _fold(torch.cuda.is_available),
     torch.functional.broadcast_shapes: _fold(torch.functional.broadcast_shapes),
     typing.cast: _second,
-    functools.update_wrapper: _identity,
+    **stdlib.PYTHON,
     functools.wraps: _wraps,
     torch.utils.checkpoint.checkpoint: _refused("autograd-api", "activation checkpointing"),
     torch.manual_seed: _refused("random", "torch.manual_seed"),

@@ -59,7 +59,17 @@ class Value:
             return BoundBuiltin(self, name)
         if name == "__class__":
             return t.lift(self.python_type())
+        if self._lacks(name):
+            raise Raised(t.exception(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'"))
         raise t.refuse("attribute", f"{name!r} of {self.describe()}")
+
+    def _lacks(self, name: str) -> bool:
+        """An object without a ``__dict__`` has what its class has."""
+        try:
+            cls = self.python_type()
+        except NotConstant:
+            return False
+        return cls.__dictoffset__ == 0 and cls.__module__ in ("builtins", "collections", "itertools") and not hasattr(cls, name)
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
         raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
@@ -157,7 +167,9 @@ class PureMethod(Value):
         return type(self.real)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return t.fold(self.real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+        from .strings import call_method
+
+        return call_method(t, self.real, args, kwargs)
 
 
 class BoundBuiltin(Value):

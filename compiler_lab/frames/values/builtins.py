@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir import Source
-from . import iterators
+from . import hashing, iterators, stdlib, strings
 from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant, Opaque, PureMethod, Raised, Value
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
 from .objects import ClassValue, ExceptionValue, ObjectValue, lookup
 from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
-from .symbolic import convert, extreme
 from .tensor import TensorMethod, TensorValue
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class BuiltinValue(Value):
 
 
 def _length(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return args[0].size(t) if isinstance(args[0], TensorValue) else Constant(args[0].length(t))
+    return Constant(args[0].length(t))
 
 
 def classes_of(t: Tracer, value: Value) -> tuple[type[Any], ...]:
@@ -73,6 +72,9 @@ def classes_of(t: Tracer, value: Value) -> tuple[type[Any], ...]:
         return (value.real,)
     if isinstance(value, Opaque) and isinstance(value.real, types.UnionType):
         return tuple(type(None) if c is None else c for c in value.real.__args__)
+    origin = getattr(getattr(value, "real", None), "__origin__", None)
+    if type(getattr(value, "real", None)).__module__ == "typing" and isinstance(origin, type):
+        return (origin,)
     raise t.refuse("unknown-value", f"isinstance with {value.describe()}")
 
 
@@ -82,7 +84,7 @@ def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], ClassValue):
-        raise t.refuse("bad-call", "issubclass of something that is not a class")
+        raise Raised(t.exception(TypeError, "issubclass() arg 1 must be a class"))
     return Constant(_is_subclass(t, args[0], args[0].real, classes_of(t, args[1])))
 
 
@@ -183,8 +185,6 @@ def _extreme(symbol: str) -> Handler:
                 return kwargs["default"]
             raise Raised(t.exception(ValueError, f"{'max' if symbol == '>' else 'min'}() arg is an empty sequence"))
         key = kwargs.get("key", NONE)
-        if key is NONE and (found := extreme(t, values, symbol == ">")) is not None:
-            return found
         rank = (lambda v: v) if key is NONE else (lambda v: key.call(t, [v], {}))
         best, best_rank = values[0], rank(values[0])
         for value in values[1:]:
@@ -195,35 +195,61 @@ def _extreme(symbol: str) -> Handler:
     return row
 
 
-def _abs(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        return t.op(abs, args)
-    if (found := convert(t, abs, args, kwargs)) is not None:
-        return found
-    return t.fold(abs, [t.constant(args[0])])
+def _numeric(function: Callable[..., Any], name: str) -> Handler:
+    """``abs``, ``round`` and their like: the method of a user's class, or folded."""
+
+    def row(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        values = [*args, *kwargs.values()]
+        if isinstance(args[0], TensorValue):
+            return t.op(function, args, kwargs)
+        if isinstance(args[0], ObjectValue):
+            found = args[0].dunder(t, name, *values[1:])
+            if found is not None:
+                return found
+            raise t.refuse("bad-call", f"{function.__name__} of {args[0].describe()}")
+        return t.fold(function, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+
+    return row
 
 
 def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return binary(t, "**", args[0], args[1]) if len(args) == 2 else t.fold(pow, [t.constant(a) for a in args])
+    values = [*args, *(kwargs[n] for n in ("base", "exp", "mod")[len(args) :] if n in kwargs)]
+    if len(values) == 3 and isinstance(values[0], ObjectValue):
+        found = values[0].dunder(t, "__pow__", *values[1:])
+        return found if found is not None else NONE
+    return binary(t, "**", *values) if len(values) == 2 else t.fold(pow, [t.constant(a) for a in values])
 
 
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if any(isinstance(a, ObjectValue) for a in args):
+        found = args[0].dunder(t, "__divmod__", args[1]) if isinstance(args[0], ObjectValue) else None
+        if found is None or (isinstance(found, Constant) and found.value is NotImplemented):
+            raise t.refuse("bad-call", f"divmod of {args[0].describe()} and {args[1].describe()}")
+        return found
+    if t.is_constant(*args):
+        return t.fold(divmod, [t.constant(a) for a in args])
     return SequenceValue([binary(t, "//", *args), binary(t, "%", *args)], tuple)
 
 
-def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.fold(round, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+def _index(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``operator.index``."""
+    if isinstance(args[0], ObjectValue):
+        found = args[0].dunder(t, "__index__")
+        if found is None:
+            raise Raised(t.exception(TypeError, f"'{args[0].cls.__name__}' object cannot be interpreted as an integer"))
+        return found
+    return t.fold(operator.index, [t.constant(args[0])])
 
 
-def format_value(t: Tracer, value: Value, convert: Callable[[Any], Any], spec: str = "") -> str:
-    """What an f-string makes of a value; only for constants, and exceptions of plain classes."""
-    if isinstance(value, ExceptionValue) and convert is str:
-        return format(value.text(t), spec)
-    return format(convert(t.constant(value)), spec)
-
-
-def _repr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return Constant(format_value(t, args[0], repr))
+def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 1:
+        raise t.refuse("unknown-callable", "vars() of the frame")
+    try:
+        return args[0].get(t, "__dict__")
+    except Raised as raised:
+        if is_attribute_error(raised):
+            raise Raised(t.exception(TypeError, "vars() argument must have __dict__ attribute")) from raised
+        raise
 
 
 def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -310,11 +336,19 @@ BUILTINS: dict[Any, Handler] = {
     any: _any,
     min: _extreme("<"),
     max: _extreme(">"),
-    abs: _abs,
+    abs: _numeric(abs, "__abs__"),
+    operator.abs: _numeric(abs, "__abs__"),
+    round: _numeric(round, "__round__"),
     pow: _pow,
     divmod: _divmod,
-    round: _round,
-    repr: _repr,
+    operator.index: _index,
+    hash: hashing.to_hash,
+    id: hashing.to_id,
+    vars: _vars,
+    **stdlib.FUNCTIONS,
+    repr: strings.to_repr,
+    ascii: strings.to_ascii,
+    format: strings.to_format,
     iter: iterators.iter_value,
     next: iterators.next_value,
     sorted: iterators.sorted_list,

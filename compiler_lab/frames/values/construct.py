@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import iterators
+from . import iterators, stdlib, strings
 from .base import NONE, Args, Constant, Kwargs, Value
-from .builtins import TYPE_OF, Handler, format_value
+from .builtins import TYPE_OF, Handler
 from .containers import DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
 from .functions import PartialValue
 from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
-from .symbolic import convert
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -114,11 +113,11 @@ def _slice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def _number(cls: type[Any]) -> Handler:
     def row(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if args and isinstance(args[0], ObjectValue):
-            found = args[0].dunder(t, f"__{cls.__name__}__")
-            if found is not None:
-                return found
-        if (found := convert(t, cls, args, kwargs)) is not None:
-            return found
+            for name in (f"__{cls.__name__}__", "__index__"):
+                found = args[0].dunder(t, name)
+                if found is not None:
+                    return t.fold(cls, [t.constant(found)]) if name == "__index__" else found
+            raise t.refuse("bad-call", f"{cls.__name__}() of {args[0].describe()}")
         return t.fold(cls, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 
     return row
@@ -126,16 +125,6 @@ def _number(cls: type[Any]) -> Handler:
 
 def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return Constant(args[0].truth(t) if args else False)
-
-
-def _str(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) == 1 and isinstance(args[0], ObjectValue) and not isinstance(args[0], ExceptionValue):
-        found = args[0].default_dunder(t, "__str__") or args[0].default_dunder(t, "__repr__")
-        if found is not None:
-            return found
-    if len(args) > 1 or kwargs:
-        return t.fold(str, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
-    return Constant(format_value(t, args[0], str) if args else "")
 
 
 def _partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -172,7 +161,7 @@ CONSTRUCTORS: dict[type[Any], Handler] = {
     float: _number(float),
     complex: _number(complex),
     bool: _bool,
-    str: _str,
+    str: strings.to_text,
     type: TYPE_OF,
     object: _object,
     super: _super,
@@ -193,6 +182,7 @@ CONSTRUCTORS: dict[type[Any], Handler] = {
     itertools.accumulate: iterators.accumulate,
     itertools.starmap: iterators.starmap,
     itertools.zip_longest: iterators.zip_longest,
+    **stdlib.CLASSES,
     **CONTEXTS,
 }
 FOLDED: frozenset[type[Any]] = frozenset({range, bytes, torch.device, torch.finfo, torch.iinfo})

@@ -15,7 +15,6 @@ import torch
 
 from ..ir import Source
 from .base import Leaf, NotConstant, Raised, Slot, Value, force
-from .symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -135,7 +134,7 @@ def same_or_equal(t: Tracer, a: Value, b: Value) -> bool:
 
 def key_of(t: Tracer, value: Value) -> Hashable:
     """What stands for ``value`` as a dict key or set element: the constant, or the object itself where equality is identity."""
-    found = t.constant(value) if isinstance(value, SymbolicValue) else t.maybe_constant(value)
+    found = t.maybe_constant(value)
     if not isinstance(found, NotConstant):
         if isinstance(found, (list, dict, set, slice)):
             raise Raised(t.exception(TypeError, f"unhashable type: '{type(found).__name__}'"))
@@ -144,7 +143,9 @@ def key_of(t: Tracer, value: Value) -> Hashable:
         return tuple(key_of(t, v) for v in value.values())
     cls = value.python_type()
     if cls.__hash__ not in (object.__hash__, torch.Tensor.__hash__, type.__hash__):
-        raise t.refuse("unknown-value", f"{value.describe()} as a key")
+        from .hashing import user_key
+
+        return user_key(t, value)
     real = getattr(value, "real", None)
     return value if real is None else real
 

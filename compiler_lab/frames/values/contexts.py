@@ -196,16 +196,23 @@ def _enable_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _set_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    mode = GradMode(torch.set_grad_enabled, bool(t.constant(kwargs["mode"] if "mode" in kwargs else args[0])), t.grad)
+    mode = GradMode(torch.set_grad_enabled, switch(t, [*args, *kwargs.values()]), t.grad)
     set_grad_mode(t, mode.enabled)
     return mode
+
+
+def switch(t: Tracer, args: Args) -> bool:
+    """The one argument of a mode: torch takes a bool and nothing that is merely true."""
+    if len(args) != 1 or type(enabled := t.constant(args[0])) is not bool:
+        raise t.refuse("bad-call", "a mode is set to something that is no bool")
+    return enabled
 
 
 def _inference_mode(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     given = [*args, *kwargs.values()]
     if given and isinstance(given[0], FunctionValue):
         return InferenceMode(True).call(t, given, {})
-    return InferenceMode(bool(t.constant(given[0])) if given else True)
+    return InferenceMode(switch(t, given) if given else True)
 
 
 def _autocast(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Source
@@ -123,7 +123,9 @@ class FunctionValue(Value):
         if name in self.attributes:
             return self.attributes[name]
         if name in ("__name__", "__qualname__"):
-            return Constant(self.name if name == "__name__" or self.real is None else self.real.__qualname__)
+            return Constant(self.name if name == "__name__" else self.code.co_qualname if self.real is None else self.real.__qualname__)
+        if self.real is None and name in MADE:
+            return MADE[name](t, self)
         if name == "__class__":
             return t.wrap(types.FunctionType, None)
         if name == "__code__":
@@ -142,6 +144,24 @@ class FunctionValue(Value):
         if hasattr(types.FunctionType, name):
             raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
         self.attributes[name] = value
+
+    def extra(self, t: Tracer) -> dict[str, Value]:
+        """What its ``__dict__`` holds."""
+        own = {} if self.real is None else {k: self.get(t, k) for k in self.real.__dict__}
+        return {k: v for k, v in {**own, **self.attributes}.items() if not hasattr(types.FunctionType, k)}
+
+
+def _doc(t: Tracer, f: FunctionValue) -> Value:
+    first = f.code.co_consts[0] if f.code.co_consts else None
+    return Constant(first if isinstance(first, str) else None)
+
+
+MADE: dict[str, Callable[[Tracer, FunctionValue], Value]] = {
+    "__doc__": _doc,
+    "__module__": lambda t, f: t.lift(f.scope.names.get("__name__")),
+    "__defaults__": lambda t, f: SequenceValue(list(f.defaults), tuple) if f.defaults else NONE,
+    "__kwdefaults__": lambda t, f: DictValue({k: (Constant(k), v) for k, v in f.kwdefaults.items()}) if f.kwdefaults else NONE,
+}  # of a function made in the frame
 
 
 class FunctionGet(Value):

@@ -5,15 +5,15 @@ In: iterables. Out: ``IteratorValue`` around a Python iterator of values. PyTorc
 
 from __future__ import annotations
 
-import functools
 import itertools
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .base import NONE, Args, Constant, Kwargs, Method, Raised, Value
-from .containers import DictView, SequenceValue, SetValue
+from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Raised, Value, force
+from .containers import DictValue, DictView, SequenceValue, SetValue
 from .functions import GeneratorRun
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -86,15 +86,32 @@ def next_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def iter_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """``iter(iterable)``."""
     if len(args) > 1:
-        raise t.refuse("unknown-callable", "iter with a sentinel")
-    if isinstance(args[0], IteratorValue):
-        return args[0]
-    kinds = {list: type(iter([])), tuple: type(iter(())), range: type(iter(range(0)))}
+        return make(_until(t, args[0], args[1]), type(iter(int, 1)))
+    value = args[0]
+    if isinstance(value, IteratorValue):
+        return value
+    if isinstance(value, ObjectValue) and isinstance(found := value.dunder(t, "__iter__"), ObjectValue):
+        return found
+    return make(value.iterate(t), kind_of(value))
+
+
+def kind_of(value: Value) -> type[Any]:
+    """The type of the iterator that ``iter`` gives."""
     try:
-        cls = kinds.get(args[0].python_type(), type(iter([])))
-    except Exception as error:
-        raise t.refuse("unknown-value", f"iter of {args[0].describe()}") from error
-    return make(args[0].iterate(t), cls)
+        cls = value.python_type()
+    except NotConstant:
+        cls = list
+    if isinstance(value, DictView):
+        return type(iter(getattr({}, value.kind)()))
+    return type(iter(cls())) if cls in (list, tuple, dict, set, frozenset, str, bytes) else type(iter(range(0))) if cls is range else type(iter([]))
+
+
+def _until(t: Tracer, function: Value, sentinel: Value) -> Iterator[Value]:
+    """``iter(function, sentinel)``."""
+    from .containers import same_or_equal
+
+    while not same_or_equal(t, value := function.call(t, [], {}), sentinel):
+        yield value
 
 
 def enumerate_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -134,12 +151,26 @@ def filter_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def reversed_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if not isinstance(value, (SequenceValue, Constant, DictView)):
-        found = value.dunder(t, "__reversed__") if hasattr(value, "dunder") else None  # type: ignore[attr-defined]
+    if isinstance(value, ObjectValue):
+        found = value.dunder(t, "__reversed__")
         if found is None:
             raise t.refuse("unknown-callable", f"reversed of {value.describe()}")
         return found
-    return make(iter(list(value.iterate(t))[::-1]), reversed)
+    if isinstance(value, (SetValue, IteratorValue)) or (isinstance(value, Constant) and not hasattr(value.value, "__getitem__")):
+        raise Raised(t.exception(TypeError, f"'{value.python_type().__name__}' object is not reversible"))
+    if isinstance(value, SequenceValue):
+        return make(_backwards(value), type(reversed([])) if value.cls is list else reversed)
+    if not isinstance(value, (Constant, DictView, DictValue)):
+        raise t.refuse("unknown-callable", f"reversed of {value.describe()}")
+    return make(iter(list(value.iterate(t))[::-1]), type(reversed({})) if isinstance(value, DictValue) else reversed)
+
+
+def _backwards(value: SequenceValue) -> Iterator[Value]:
+    """From the end as it is now; the list may shrink meanwhile."""
+    for at in reversed(range(len(value.items))):
+        if at >= len(value.items):
+            return
+        yield force(value.items[at])
 
 
 def sorted_values(t: Tracer, values: list[Value], kwargs: Kwargs) -> list[Value]:
@@ -149,12 +180,16 @@ def sorted_values(t: Tracer, values: list[Value], kwargs: Kwargs) -> list[Value]
     key, reverse = kwargs.get("key", NONE), t.constant(kwargs.get("reverse", Constant(False)))
     keys = [v if key is NONE else key.call(t, [v], {}) for v in values]
 
-    def order(i: int, j: int) -> int:
-        if compare(t, "<", keys[i], keys[j]).truth(t):
-            return -1
-        return 1 if compare(t, "<", keys[j], keys[i]).truth(t) else 0
+    class Ranked:
+        """Python's own sort asks this one for ``<``, as often and in the order in which it asks the values themselves."""
 
-    return [values[i] for i in sorted(range(len(values)), key=functools.cmp_to_key(order), reverse=reverse)]
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def __lt__(self, other: Ranked) -> bool:
+            return compare(t, "<", keys[self.at], keys[other.at]).truth(t)
+
+    return [values[r.at] for r in sorted(map(Ranked, range(len(values))), reverse=bool(reverse))]
 
 
 def sorted_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -165,7 +200,7 @@ def sorted_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 # itertools
 
 
-def _tuples(parts: Iterator[tuple[Value, ...]], cls: type[Any]) -> Value:
+def tuples(parts: Iterator[tuple[Value, ...]], cls: type[Any]) -> Value:
     return make((SequenceValue(list(p), tuple) for p in parts), cls)
 
 
@@ -178,29 +213,32 @@ def chain_from(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return make(itertools.islice(args[0].iterate(t), *[t.constant(a) for a in args[1:]]), itertools.islice)
+    bounds = [t.constant(a) for a in args[1:]]
+    t.fold(lambda: itertools.islice((), *bounds) and None, [])  # its errors
+    return make(itertools.islice(args[0].iterate(t), *bounds), itertools.islice)
 
 
 def product(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     repeat = t.constant(kwargs.get("repeat", Constant(1)))
-    return _tuples(itertools.product(*[list(a.iterate(t)) for a in args], repeat=repeat), itertools.product)
+    return tuples(itertools.product(*[list(a.iterate(t)) for a in args], repeat=repeat), itertools.product)
 
 
 def combinations(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return _tuples(itertools.combinations(list(args[0].iterate(t)), t.constant(args[1])), itertools.combinations)
+    return tuples(itertools.combinations(list(args[0].iterate(t)), t.constant(args[1])), itertools.combinations)
 
 
 def permutations(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     size = t.constant(args[1]) if len(args) > 1 else None
-    return _tuples(itertools.permutations(list(args[0].iterate(t)), size), itertools.permutations)
+    return tuples(itertools.permutations(list(args[0].iterate(t)), size), itertools.permutations)
 
 
 def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return _tuples(itertools.pairwise(args[0].iterate(t)), itertools.pairwise)
+    return tuples(itertools.pairwise(args[0].iterate(t)), itertools.pairwise)
 
 
 def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return make((Constant(v) for v in itertools.count(*[t.constant(a) for a in args])), itertools.count)
+    run = itertools.count(*[t.constant(a) for a in args], **{k: t.constant(v) for k, v in kwargs.items()})
+    return make((Constant(v) for v in run), itertools.count)
 
 
 def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -223,4 +261,4 @@ def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     fill = kwargs.get("fillvalue", NONE)
-    return _tuples(itertools.zip_longest(*[a.iterate(t) for a in args], fillvalue=fill), itertools.zip_longest)
+    return tuples(itertools.zip_longest(*[a.iterate(t) for a in args], fillvalue=fill), itertools.zip_longest)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Constant, NotConstant, Opaque, Raised, Value
 from .containers import DictValue, DictView, SequenceValue, SetValue, entries_of, same_or_equal
-from .objects import ObjectValue
-from .symbolic import apply, arithmetic, compare_symbolic, is_number, is_symbolic, settled
+from .objects import ClassValue, ObjectValue, find_in_class
+from .strings import percent
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -85,9 +85,28 @@ def binary(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
         found = _on_sequences(t, symbol, inplace, a, b)
         if found is not None:
             return found
-    if is_symbolic(a, b) and (found := arithmetic(t, row.function, [a, b])) is not None:
-        return found
-    return t.fold(row.function, [t.constant(a), t.constant(b)])
+    if symbol == "|" and (isinstance(a, ClassValue) or isinstance(b, ClassValue)):
+        return t.fold(row.function, [_class_or_none(t, a), _class_or_none(t, b)])
+    if symbol == "%" and isinstance(a, Constant) and isinstance(a.value, str):
+        return percent(t, a, b)
+    if symbol not in "+*" and not (t.is_constant(a) and t.is_constant(b)) and _is_plain(a) and _is_plain(b):
+        raise Raised(t.exception(TypeError, _unsupported(symbol, inplace, a, b)))
+    return t.fold(row.inplace if inplace else row.function, [t.constant(a), t.constant(b)])
+
+
+def _class_or_none(t: Tracer, value: Value) -> Any:
+    """A part of ``int | None``."""
+    return value.real if isinstance(value, (ClassValue, Opaque)) else t.constant(value)
+
+
+def _is_plain(value: Value) -> bool:
+    """A container of Python's own, or a constant: has none of this operator beyond those that are modelled."""
+    return type(value) in (SequenceValue, DictValue, SetValue, Constant)
+
+
+def _unsupported(symbol: str, inplace: bool, a: Value, b: Value) -> str:
+    shown = "** or pow()" if symbol == "**" and not inplace else symbol + "=" * inplace
+    return f"unsupported operand type(s) for {shown}: '{a.python_type().__name__}' and '{b.python_type().__name__}'"
 
 
 def _on_sequences(t: Tracer, symbol: str, inplace: bool, a: Value, b: Value) -> Value | None:
@@ -106,7 +125,7 @@ def _on_sequences(t: Tracer, symbol: str, inplace: bool, a: Value, b: Value) -> 
             )
     if symbol == "*":
         sequence, count = (a, b) if isinstance(a, SequenceValue) else (b, a)
-        times = t.constant(count) if is_symbolic(count) else t.maybe_constant(count)
+        times = t.maybe_constant(count)
         if isinstance(sequence, SequenceValue) and isinstance(times, int):
             if inplace and sequence is a and sequence.cls is list:
                 sequence.changing(t)
@@ -140,19 +159,36 @@ def _is_not_implemented(value: Value | None) -> bool:
 def _on_objects(t: Tracer, row: Binary, inplace: bool, a: Value, b: Value) -> Value:
     """Methods of users' classes, as Python tries them; a reflected method that would come first is refused."""
     left, right = a.python_type(), b.python_type()
-    if left is not right and issubclass(right, left):
-        raise t.refuse("unknown-value", f"{row.name} of a class and its subclass")
-    if isinstance(a, ObjectValue):
-        for name in [f"__i{row.name}__", f"__{row.name}__"][not inplace :]:
-            found = a.dunder(t, name, b)
-            if not _is_not_implemented(found):
-                return found  # type: ignore[return-value]
+    if isinstance(a, ObjectValue) and inplace:
+        found = a.dunder(t, f"__i{row.name}__", b)
+        if not _is_not_implemented(found):
+            return found  # type: ignore[return-value]
     if isinstance(a, TensorValue):
         raise t.refuse("op-argument", f"{b.describe()} with a tensor")
-    found = b.dunder(t, f"__r{row.name}__", a) if isinstance(b, ObjectValue) and left is not right else None
+    reflected = f"__r{row.name}__"
+    own = find_in_class(right, reflected) if isinstance(b, ObjectValue) and left is not right else None
+    first = own is not None and issubclass(right, left) and own != find_in_class(left, reflected)  # a subclass that defines it anew comes first
+    found = b.dunder(t, reflected, a) if first and isinstance(b, ObjectValue) else None
+    if _is_not_implemented(found) and isinstance(a, ObjectValue):
+        found = a.dunder(t, f"__{row.name}__", b)
+    if _is_not_implemented(found) and not first and own is not None and isinstance(b, ObjectValue):
+        found = b.dunder(t, reflected, a)
     if _is_not_implemented(found):
-        raise Raised(t.exception(TypeError, f"unsupported operand type(s) for {row.name}: '{left.__name__}' and '{right.__name__}'"))
+        symbol = next(s for s, r in BINARY.items() if r is row)
+        raise Raised(t.exception(TypeError, _unsupported(symbol, inplace, a, b)))
     return found  # type: ignore[return-value]
+
+
+class Ordered(Value):
+    """One value under the comparison function of ``functools.cmp_to_key``."""
+
+    def __init__(self, function: Value, value: Value) -> None:
+        self.function, self.value = function, value
+
+    def compared(self, t: Tracer, symbol: str, other: Value) -> Value:
+        if not isinstance(other, Ordered):
+            raise Raised(t.exception(TypeError, "other argument must be K instance"))
+        return compare(t, symbol, self.function.call(t, [self.value, other.value], {}), Constant(0))
 
 
 def unary(t: Tracer, symbol: str, value: Value) -> Value:
@@ -167,22 +203,20 @@ def unary(t: Tracer, symbol: str, value: Value) -> Value:
         if found is None:
             raise Raised(t.exception(TypeError, f"bad operand type for unary {symbol}: '{value.cls.__name__}'"))
         return found
-    if is_symbolic(value) and value.python_type() is not bool and symbol != "~" and (found := apply(t, function, function, [value])) is not None:
-        return found
     return t.fold(function, [t.constant(value)])
 
 
 def compare(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
     """``a symbol b`` for the six comparisons."""
     function, name, reflected = COMPARE[symbol]
+    if isinstance(a, Ordered):
+        return a.compared(t, symbol, b)
     if isinstance(a, TensorValue) or isinstance(b, TensorValue):
         if isinstance(a, ObjectValue) or isinstance(b, ObjectValue):
             raise t.refuse("op-argument", "a comparison of a tensor with an object")
         return t.op(function, [a, b])
     if isinstance(a, ObjectValue) or isinstance(b, ObjectValue):
         return _compare_objects(t, symbol, name, reflected, a, b)
-    if is_symbolic(a, b) and (is_number(a) and is_number(b)):
-        return compare_symbolic(t, function, [a, b])
     x, y = t.maybe_constant(a), t.maybe_constant(b)
     if not isinstance(x, NotConstant) and not isinstance(y, NotConstant):
         return t.fold(function, [x, y])
@@ -225,10 +259,6 @@ def identical(t: Tracer, a: Value, b: Value) -> bool:
     """``a is b``, guarded where both existed before the frame."""
     if a is b:
         return True
-    if is_symbolic(a, b):
-        if not (is_number(a) and is_number(b)):
-            return False
-        a, b = settled(t, [a, b])
     if isinstance(a, Constant) and isinstance(b, Constant):
         return _same_constant(t, a.value, b.value)
     if isinstance(a, Constant) or isinstance(b, Constant):

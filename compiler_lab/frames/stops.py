@@ -1,0 +1,62 @@
+"""The state of a frame that stops before it ends: what Python needs to go on, as recipes.
+
+In: a symbolic frame before an instruction. Out: ``Stop`` and a closed graph, or a refusal where a value has no recipe.
+Always holds: the value stack is CPython's, slot for slot; only locals that the rest of the frame may read are built; inside an ``except``
+block there is no place to stop, for the exception that is handled is the thread's and not the frame's.
+PyTorch's counterpart: ``torch/_dynamo/symbolic_convert.py`` (``create_call_resume_at``) and the ``reconstruct`` methods of its variables.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from .ir import Break, Recipe, Source, Stop
+from .reasons import CaptureUnsupported
+from .resume import before_call, live
+from .values.base import NULL, Lazy, Slot
+from .values.builtins import BuiltinValue
+from .values.functions import CellValue
+
+if TYPE_CHECKING:
+    from .interpreter import Frame
+    from .result import Results
+
+
+class Stopped(Exception):
+    """The frame has come to where it is to stop."""
+
+
+def can_stop(frame: Frame) -> bool:
+    """Is there a state here that Python can be given?"""
+    return not frame.t.exceptions and before_call(frame.info, frame.at) == 0
+
+
+def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
+    """The state before instruction ``frame.at``. Raises ``CaptureUnsupported`` for a value that cannot be put together."""
+    if not can_stop(frame):
+        raise CaptureUnsupported("exception", "an exception is being handled", frame.call_stack(), frame.instruction())
+    if frame.t.modes() != frame.t.before:
+        raise CaptureUnsupported("context-manager", "a mode of torch's is on", frame.call_stack(), frame.instruction())
+    recipe = functools.partial(_recipe, results, frame)
+    stack = tuple(None if v is NULL else recipe(v) for v in frame.stack)
+    names = live(frame.code)[frame.at]
+    locals = tuple((n, recipe(frame.locals[n])) for n in frame.code.co_varnames if n in names and frame.locals.get(n) is not None)
+    cells = tuple((n, results.recipe(CellValue(frame.cells[n]))) for n in frame.code.co_cellvars)
+    return Stop(frame.at, stack, locals, cells, found)
+
+
+def _recipe(results: Results, frame: Frame, slot: Slot) -> Recipe:
+    if isinstance(slot, Lazy):
+        if slot.value is None and slot.source is not None:
+            return Recipe("source", slot.source)  # nobody has looked at it: it is passed on without a guard
+        slot = slot.force()
+    if isinstance(slot, BuiltinValue) and slot.source is None:
+        return _builtin(frame, slot)
+    return results.recipe(slot)
+
+
+def _builtin(frame: Frame, value: BuiltinValue) -> Recipe:
+    """A built-in function by its name, which may have been given another meaning by the next call."""
+    name = next((n for n, v in frame.scope.read.items() if v is value and n not in frame.scope.names), None)
+    return Recipe("constant", value.real) if name is None else Recipe("source", Source("global", name))

@@ -1,0 +1,94 @@
+"""Hashes and keys: ``hash(value)``, and what stands for an object with ``__hash__`` and ``__eq__`` of its own in a dict or set.
+
+In: values. Out: hashes, and keys for real dicts. Always holds: Python's own dict decides which keys are compared and in which order, so the
+user's methods run as often and in the order in which plain Python calls them; a hash that is an address is refused.
+PyTorch's counterpart: ``HashableTracker`` in ``torch/_dynamo/variables/dicts.py``.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+from .base import Args, Constant, Kwargs, NotConstant, Raised, Value
+from .containers import DictValue, SequenceValue, SetValue
+from .objects import ExceptionValue, ObjectValue, bind, find_in_class
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+PLAIN = (int, float, complex, str, bytes, bool, range)
+
+
+class UserKey:
+    """A user's object as a key: its hash was computed once, its ``__eq__`` runs when Python's dict asks."""
+
+    def __init__(self, t: Tracer, value: Value, number: int) -> None:
+        self.t, self.value, self.number = t, value, number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        from .operators import compare
+
+        return compare(self.t, "==", self.value, other.value if isinstance(other, UserKey) else _back(self.t, other)).truth(self.t)
+
+
+def _back(t: Tracer, key: object) -> Value:
+    if isinstance(key, Value):
+        return key
+    if isinstance(key, tuple):
+        return SequenceValue([k.value if isinstance(k, UserKey) else _back(t, k) for k in key], tuple)
+    return t.lift(key)
+
+
+def user_key(t: Tracer, value: Value) -> UserKey:
+    """The key of an object whose class says what its hash is."""
+    return UserKey(t, value, number_of(t, value))
+
+
+def number_of(t: Tracer, value: Value) -> int:
+    """``hash(value)``. Raises TypeError in the program where there is none; addresses are refused."""
+    if isinstance(value, ObjectValue):
+        return _own(t, value)
+    if isinstance(value, SequenceValue) and issubclass(value.cls, tuple):
+        return hash(tuple(Known(number_of(t, v)) for v in value.values()))
+    if isinstance(value, (SequenceValue, DictValue)) or (isinstance(value, SetValue) and value.cls is set):
+        raise Raised(t.exception(TypeError, f"unhashable type: '{value.python_type().__name__}'"))
+    found = t.maybe_constant(value)
+    if isinstance(found, NotConstant) or not isinstance(found, (*PLAIN, frozenset)):
+        raise t.refuse("identity", f"hash of {value.describe()}")
+    return int(t.constant(t.fold(hash, [found])))
+
+
+def _own(t: Tracer, value: ObjectValue) -> int:
+    found = find_in_class(value.cls, "__hash__")
+    if found is None or found[1] is None:
+        raise Raised(t.exception(TypeError, f"unhashable type: '{value.cls.__name__}'"))
+    if isinstance(value, ExceptionValue) or not isinstance(found[1], types.FunctionType):
+        raise t.refuse("identity", f"hash of {value.describe()}")
+    number = t.constant(bind(t, value, value.cls, found[0], "__hash__", found[1]).call(t, [], {}))
+    if not isinstance(number, int):
+        raise Raised(t.exception(TypeError, "__hash__ method should return an integer"))
+    return hash(Known(number))
+
+
+class Known:
+    """Has this hash, as a class whose ``__hash__`` returns it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def to_hash(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``hash(value)``."""
+    return Constant(number_of(t, args[0]))
+
+
+def to_id(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``id(value)``."""
+    raise t.refuse("identity", f"id of {args[0].describe()}")
