@@ -128,9 +128,12 @@ class Outcome:
 
 
 def lines_of(error: BaseException, path: str) -> list[tuple[int | None, str]]:
-    """The program's own lines. CPython's fused instructions give the line before for an unbound variable, once they are warm: no line then."""
+    """The program's own lines. A frame in pieces is several calls of one name, as recursion is: the last of them counts.
+
+    CPython's fused instructions give the line before for an unbound variable, once they are warm: no line then."""
     fused = isinstance(error, UnboundLocalError)
-    return [(None if fused else f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    lines = [(None if fused else f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    return [line for line, following in zip(lines, [*lines[1:], (0, "")], strict=True) if line[1] != following[1]]
 
 
 def raised(error: BaseException | None, describe: Describer, path: str) -> Any:

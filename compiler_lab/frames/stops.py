@@ -28,8 +28,9 @@ class Stopped(Exception):
 
 
 def can_stop(frame: Frame) -> bool:
-    """Is there a state here that Python can be given?"""
-    return not frame.t.exceptions and before_call(frame.info, frame.at) == 0
+    """Is there a state here that Python can be given? Not before the frame's cells are made, and not within a call's instructions."""
+    made = all(name in frame.cells for name in frame.code.co_cellvars)
+    return made and not frame.t.exceptions and before_call(frame.info, frame.at) == 0
 
 
 def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
