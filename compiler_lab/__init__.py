@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .backends import list_backends as list_backends
     from .backends import register_backend as register_backend
     from .codegen.cpp import generate as generate
+    from .explanation import explain as explain
     from .frames.capture import capture as capture
     from .lowering.lower import lower as lower
     from .magic import load_ipython_extension as load_ipython_extension
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from .observe.trace import Trace as Trace
     from .pipeline import compile as compile
     from .pipeline import disable as disable
-    from .pipeline import explain as explain
     from .pipeline import inspect as inspect
     from .pipeline import mark_dynamic as mark_dynamic
     from .pipeline import mark_static as mark_static
@@ -52,7 +52,7 @@ _HOMES: dict[str, str] = {
     "compile": "pipeline",
     "decompose": "aot.decompose",
     "disable": "pipeline",
-    "explain": "pipeline",
+    "explain": "explanation",
     "functionalize": "aot.functionalize",
     "generate": "codegen.cpp",
     "inspect": "pipeline",

@@ -305,44 +305,6 @@ def inspect(fn: Callable[..., Any], *args: Any, backend: str | Callable[..., Any
     return trace
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """What ``explain`` found: ``graphs``, ``breaks`` with their lines, ``guards`` in words, and how many operators each graph holds."""
-
-    graphs: tuple[CapturedGraph, ...]
-    breaks: tuple[Any, ...]
-    guards: tuple[str, ...]
-
-    @property
-    def operators(self) -> tuple[int, ...]:
-        return tuple(sum(n.op.startswith("call") for n in g.graph.nodes) for g in self.graphs)
-
-    def __repr__(self) -> str:
-        lines = [f"{len(self.graphs)} graphs, {len(self.breaks)} breaks, {sum(self.operators)} operators"]
-        for b in self.breaks:
-            lines += [f"break: {b.reason}: {b.what}", *(f"  {where.text()}" for where in b.stack[-1:]), *([f"  do: {b.hint}"] if b.hint else [])]
-        return "\n".join([*lines, f"{len(self.guards)} guards", *(f"  {g}" for g in self.guards)])
-
-
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """Calls ``fn`` once, captured and run eagerly, and says what capture made of it: graphs, breaks, guards."""
-    graphs: list[CapturedGraph] = []
-    guards: list[str] = []
-
-    def keep(graph: CapturedGraph, inputs: list[Tensor], run: Runner) -> Compiled:
-        graphs.append(graph)
-        return graph.module.forward
-
-    def watch(step: Step) -> None:
-        if isinstance(step.after, Capture):
-            guards.extend(g.text() for g in step.after.guards)
-
-    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
-    compiled = _compile_one(target, keep, Options(), fullgraph=False, observe=watch)
-    compiled(*args, **kwargs)
-    return Explanation(tuple(graphs), compiled.breaks, tuple(dict.fromkeys(guards)))
-
-
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
     """``fn``, never captured, nor anything it calls; usable as a decorator. ``torch.compiler.disable``'s meaning."""
     return torch.compiler.disable(fn, recursive=recursive)

@@ -204,9 +204,9 @@ def test_each_kind_of_call_has_its_entry_and_none_is_made_twice(lab: Lab) -> Non
         for args in calls:
             assert torch.equal(compiled.function(*args), scaled(*args))
     assert lab.stats.graphs == len(calls) == len(compiled.entries)
-    texts = [payload for kind, payload in lab.events if kind == "recompile"]
-    assert texts[0] == [t for t in texts[0] if t.startswith("L['factor']: expected 2; got 3 (int)")]
-    assert "test_entry.py" in texts[0][0] and len(texts[-1]) == len(calls) - 1
+    failures = [payload.failures for kind, payload in lab.events if kind == "recompile"]
+    assert [f.text().startswith("L['factor']: expected 2; got 3 (int)") for f in failures[0]] == [True]
+    assert "test_entry.py" in failures[0][0].text() and len(failures[-1]) == len(calls) - 1
 
 
 def test_the_entry_used_last_is_first(lab: Lab) -> None:

@@ -519,3 +519,20 @@ def test_kinds_are_complete() -> None:
         "disjoint",
         "global_state",
     }
+
+
+def test_the_cost_of_each_leaf_is_measured_when_asked() -> None:
+    """Each item has a figure; a deep path costs more than nothing, and the parts add up to about the whole."""
+    module = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(12)))
+    inside = [Source("attr", "weight", Source("dict_item", str(n), Source("attr", "_modules", X))) for n in range(12)]
+    absent = guard("absent", Source("constant", Box), "absent")
+    t = tree(module, guard("global_state", None), guard("aliased", X, Y), absent, *(guard("tensor", s) for s in inside), y=module)
+    locals = {"x": module, "y": module}
+    assert t.check(locals)
+    whole, *parts = t.costs(locals, repeats=300)
+    assert [i.id for i in parts] == [i.id for i in t.items()] and all("nanoseconds" not in i.facts for i in t.items())
+    figures = {i.id: i.facts["nanoseconds"] for i in (whole, *parts)}
+    assert all(f >= 0 for f in figures.values()) and whole.facts["nanoseconds"] > 0
+    assert sum(i.facts["nanoseconds"] for i in parts if i.kind == "tensor") > 0
+    assert 0.2 < sum(i.facts["nanoseconds"] for i in parts) / whole.facts["nanoseconds"] < 5
+    assert t.check(locals)

@@ -31,11 +31,13 @@ from .frame import FrameInput
 from .guards import GLOBALS
 from .hook import Answer, FrameHook, GuardRoot, frame_hook
 from .ir import Break
+from .recompiles import Recompile, recompile
 from .wrapper import FILE, Pair, hot_function
 
 GENERATORS = 0x20 | 0x80 | 0x200  # generator, coroutine, async generator
 OPTIMIZED = 0x1  # clear for modules and class bodies
 MODULES = os.path.join(os.path.dirname(torch.__file__), "nn", "modules", "")
+ACCUMULATED = 32  # times the limit: compiles of one function in all, for entries of objects that are gone make room
 TRIES = 8  # how often a frame without tensors is looked at before it is taken for one that never has any
 
 
@@ -58,7 +60,7 @@ def compile_function(
 ) -> CompiledFunction:
     """``fn`` compiled: a function, method, callable object or built-in. Nothing happens before the first call.
 
-    ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", list of failure texts)."""
+    ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", Recompile)."""
     converter = Converter(interpret, backend, fullgraph=fullgraph, options=options or Options(), on_event=on_event, stats=stats or Stats())
     return CompiledFunction(fn, converter)
 
@@ -76,11 +78,14 @@ class CompiledFunction:
         self._python: FunctionType | None = None  # a copy whose code is marked: the hook leaves it to Python and looks below
         self._failed: set[Any] = set()  # signatures of arguments for which capture failed
         self._limited = False
+        self._compiles = 0  # entries that were made, those that are gone included
+        self.recompiles: list[Recompile] = []  # the timeline, here and in frames below
         self._touched: dict[int, weakref.ref[CodeType]] = {}
         hot = hot_function(self._fn, self._box, self._miss, self._stale)
         self._hot_code, self._code = hot.__code__, self._fn.__code__
         weakref.finalize(self, _drop, self._touched).atexit = False
-        hot.__dict__.update(_compiled_function=self, _torchdynamo_orig_callable=self._fn, _torchdynamo_inline=self._fn)  # traced through, by us and by torch
+        hot.__dict__.update(_compiled_function=self, recompiles=self.recompiles)
+        hot.__dict__.update(_torchdynamo_orig_callable=self._fn, _torchdynamo_inline=self._fn)  # traced through, by us and by torch
         self.function: Callable[..., Any] = MethodType(hot, self._self) if self._self is not None else hot
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -103,7 +108,8 @@ class CompiledFunction:
             self._use(())
             self._failed.clear()
             self.converter.reset()
-            self._python, self._limited = None, False
+            self._python, self._limited, self._compiles = None, False, 0
+            self.recompiles.clear()
             hook.reset(self._touched.values())
             self._touched.clear()
 
@@ -128,8 +134,9 @@ class CompiledFunction:
             return self._fn(*args, **kwargs)
         hook = frame_hook()
         self._drop_dead(hook)
-        if len(self._entries) >= options.recompile_limit:
-            self._limit(locals)
+        if len(self._entries) >= options.recompile_limit or self._compiles >= ACCUMULATED * options.recompile_limit:
+            self._limited = True
+            self._limit(self._fn.__code__, self.entries, {k: v for k, v in locals.items() if k != GLOBALS})
             return self._fn(*args, **kwargs)
         if self._python is not None and not fullgraph and (len(self._failed) >= options.recompile_limit or signature(locals) in self._failed):
             return self._under_hook(hook, self._python, args, kwargs)
@@ -184,8 +191,9 @@ class CompiledFunction:
         with hook.lock:
             if (found := self._find({GLOBALS: frame.globals, **frame.locals})) is not None:
                 return found[1]
+            self._compiles += 1
             if self._entries:
-                self.converter.on_event("recompile", self._failures(frame.locals))
+                self._recompiled(self._fn.__code__, self._compiles, self.entries, frame.locals)
             if frame.code.co_flags & GENERATORS:
                 self.converter.broken(_generator(frame.code), frame.code)
                 return None
@@ -199,26 +207,38 @@ class CompiledFunction:
         with hook.lock:
             mine: list[Entry] = state.setdefault(self._key, [])
             entry = next((e for e in mine if e.tree.check(frame.locals)), None)
-            if entry is None and len(mine) < self.converter.options.recompile_limit:
-                entry = self.converter.frame(frame, hooked=True)
-                if entry is not None:
-                    mine.append(entry)
+            if entry is not None:
+                return entry
+            if len(mine) >= self.converter.options.recompile_limit:
+                self._limit(frame.code, tuple(mine), frame.locals)
+                return None
+            if mine:
+                self._recompiled(frame.code, len(mine) + 1, tuple(mine), frame.locals)
+            entry = self.converter.frame(frame, hooked=True)
+            if entry is not None:
+                mine.insert(0, entry)
             return entry
 
     def touch(self, code: CodeType) -> None:
         """Remembers a code object below a break that carries entries or marks, for ``reset``."""
         self._touched[id(code)] = weakref.ref(code)
 
-    def _failures(self, locals: dict[str, Any]) -> list[str]:
-        return [f.text() for e in self.entries if (f := e.tree.explain(locals)) is not None]
+    def _recompiled(self, code: CodeType, number: int, entries: tuple[Entry, ...], locals: dict[str, Any]) -> Recompile:
+        """One more point of the timeline: none of ``entries`` fitted the call that runs now."""
+        failures = tuple(f for e in entries if (f := e.tree.explain(locals)) is not None)
+        found = recompile(code, number, failures)
+        self.recompiles.append(found)
+        self.converter.on_event("recompile", found)
+        return found
 
-    def _limit(self, locals: dict[str, Any]) -> None:
-        self._limited = True
-        reasons = "\n".join(f"  entry {n}: {text}" for n, text in enumerate(self._failures({k: v for k, v in locals.items() if k != GLOBALS})))
-        code = self._fn.__code__
+    def _limit(self, code: CodeType, entries: tuple[Entry, ...], locals: dict[str, Any]) -> None:
+        found = self._recompiled(code, 0, entries, locals)
+        reasons = "\n".join([*(f"  entry {n}: {f.text()}" for n, f in enumerate(found.failures)), *(f"  do: {a}" for a in found.advice)])
+        where = f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+        count = max(len(entries), self._compiles if code is self._fn.__code__ else 0)
         warnings.warn(
-            f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno}) was compiled {len(self._entries)} times, the limit; calls that"
-            f" fit no entry run in Python from now on. Why none fits this call:\n{reasons}\nPass options={{'recompile_limit': N}} to allow more.",
+            f"{where} was compiled {count} times, the limit; calls that fit no entry run in Python from now on. Why none fits this call:\n{reasons}\n"
+            f"Pass options={{'recompile_limit': N}} to allow more.",
             stacklevel=4,
         )
 

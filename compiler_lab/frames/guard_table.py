@@ -12,6 +12,8 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import is_
+from types import CodeType
 from typing import Any
 
 import torch
@@ -91,6 +93,8 @@ def show(value: Any) -> str:
     if value is None or isinstance(value, (int, float, complex, str, bytes, torch.dtype, torch.device)):
         text = repr(value)
         return text if len(text) <= 80 else text[:77] + "..."
+    if isinstance(value, CodeType):
+        return f"the code of {value.co_qualname}"
     name = getattr(value, "__qualname__", getattr(value, "__name__", None))
     return f"{type(value).__name__} {name}" if isinstance(name, str) else f"an object of type {type(value).__qualname__}"
 
@@ -197,7 +201,12 @@ def _install_keys(root: GuardRoot, node: Any, keys: tuple[Any, ...], text: str, 
     if len(keys) == 1 and type(keys[0]) is str:
         root.leaf(node, "dict_contains", True, keys[0], text=text)
     elif keys:  # order and exact types of keys matter too, which C++ does not look at
-        root.leaf(node, "lambda", lambda value, keys=keys: exact(tuple(value), keys), text=text)
+        root.leaf(node, "lambda", lambda value, keys=keys: all(map(is_, value, keys)) or exact(tuple(value), keys), text=text)
+
+
+def _install_elements(root: GuardRoot, node: Any, elements: tuple[Any, ...], text: str, value: Any) -> None:
+    _install_length(root, node, len(elements), text, value)
+    root.leaf(node, "lambda", lambda value: all(map(is_, value, elements)) or exact(tuple(value), elements), text=text)
 
 
 def _names(guard: Guard) -> tuple[str, ...]:
@@ -273,7 +282,7 @@ LEAVES: dict[str, Row] = {
     ),
     "elements": Row(  # in the order in which the set gives them, which equal sets need not share
         lambda guard, value, died: tuple(guard.expected),
-        lambda root, node, elements, text, value: root.leaf(node, "lambda", lambda value: exact(tuple(value), elements), text=text),
+        _install_elements,
         lambda value, elements: isinstance(value, (set, frozenset)) and exact(tuple(value), elements),
         lambda elements: f"the elements {', '.join(map(show, elements)) or '(none)'}",
         lambda value: f"the elements {', '.join(map(show, value)) or '(none)'}" if isinstance(value, (set, frozenset)) else show(value),

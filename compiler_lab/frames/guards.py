@@ -17,7 +17,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, overload
 
@@ -26,8 +25,10 @@ import torch
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, Stack, own_location
+from .failure import Failure
 from .frame import FrameInput
-from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show, tensor_differences
+from .guard_nodes import Node, Relation, extent, first_failure, gained, nodes_of, overlap, related, relation_failure
+from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show
 from .hook import GuardRoot, frame_names
 from .ir import Guard, Source
 from .sources import Step, canonical, read, root_name, step_of
@@ -45,46 +46,6 @@ ACCESSORS: dict[str, tuple[str, ...]] = {
     "list_item": ("list_getitem",), "tuple_item": ("tuple_getitem",),
     "item": ("getitem",), "dict_item": ("dict_getitem",), "type_attr": ("type", "getattr"),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The first guard that fails: ``source`` as the tree writes it, what was ``expected``, what came, and the line that assumed it."""
-
-    kind: str
-    source: str
-    expected: str
-    got: str
-    stack: Stack = ()
-
-    def text(self) -> str:
-        where = own_location(self.stack)
-        return f"{self.source}: expected {self.expected}; got {self.got}" + (f"  (assumed at {where.text()})" if where else "")
-
-
-class Node:
-    """A value that guards look at. ``text`` is its path, ``label`` the last step of it; ``read`` takes the parent's value."""
-
-    def __init__(self, text: str, label: str, read: Callable[[Any], Any], manager: Any, parent: Node | None) -> None:
-        self.text, self.label, self.read, self.manager, self.parent = text, label, read, manager, parent
-        self.leaves: list[Leaf] = []
-        self.namespace: Any = None  # the manager of the instance's __dict__
-        self.children: dict[Any, Node] = {}
-
-    def value(self, locals: Any) -> Any:
-        """This node's value for a call; raises what its reading raises."""
-        return locals if self.parent is None else self.read(self.parent.value(locals))
-
-
-@dataclass(frozen=True, eq=False)
-class Relation:
-    """A guard over several nodes (or none): ``nodes`` and ``facts`` are what ``RELATIONS`` rows compare."""
-
-    kind: str
-    nodes: tuple[Node, ...]
-    facts: Any
-    text: str
-    stack: Stack
 
 
 class GuardTree(Artifact):
@@ -124,9 +85,15 @@ class GuardTree(Artifact):
         """The first failing leaf, in words; None when all hold. The Python reading; same verdict as ``check``."""
         locals = self._with_globals(locals)
         first = [r for r in self.relations if r.kind == "global_state"]
-        state = next((f for r in first if (f := _relation_failure(r, locals)) is not None), None)
-        failure = state or _explain(self.top, locals)
-        return failure or next((f for r in self.relations if r not in first and (f := _relation_failure(r, locals)) is not None), None)
+        state = next((f for r in first if (f := relation_failure(r, locals)) is not None), None)
+        failure = state or first_failure(self.top, locals)
+        return failure or next((f for r in self.relations if r not in first and (f := relation_failure(r, locals)) is not None), None)
+
+    def costs(self, locals: dict[str, Any], *, repeats: int = 200, rounds: int = 7) -> tuple[Item, ...]:
+        """``items()`` with what each costs in the C++ check, in nanoseconds, as a fact; see ``guard_costs.costs``. ``locals`` must pass."""
+        from .guard_costs import costs
+
+        return costs(self, self._with_globals(locals), repeats, rounds)
 
     def _with_globals(self, locals: dict[str, Any]) -> dict[str, Any]:
         return locals if self._globals is None else {GLOBALS: self._globals, **locals}
@@ -148,8 +115,8 @@ class GuardTree(Artifact):
     def items(self) -> tuple[Item, ...]:
         """One item per node ("source") and per check; a check's parents are the nodes it looks at."""
         items: list[Item] = []
-        for node in _nodes(self.top):
-            stack = next((leaf.stack for n in _nodes(node) for leaf in n.leaves), ())
+        for node in nodes_of(self.top):
+            stack = next((leaf.stack for n in nodes_of(node) for leaf in n.leaves), ())
             if node.parent is not None:
                 items.append(Item(_id(node), "source", node.text, (_id(node.parent),) if node.parent.parent else (), stack))
             items += [Item(f"{_id(node)}:{n}", leaf.kind, leaf.text, (_id(node),), leaf.stack, {"why": leaf.why}) for n, leaf in enumerate(node.leaves)]
@@ -159,10 +126,6 @@ class GuardTree(Artifact):
 
 def _id(node: Node) -> str:
     return f"{STAGE}/{node.text}"
-
-
-def _nodes(node: Node) -> list[Node]:
-    return [node, *(n for child in node.children.values() for n in _nodes(child))]
 
 
 def _tree_text(node: Node, depth: int) -> list[str]:
@@ -212,7 +175,7 @@ class _Build:
         self.decisions.append(Decision("guard", (_id(node),), outcome, reason, {"check": leaf.text}))
 
     def install(self) -> None:
-        for node in _nodes(self.top):
+        for node in nodes_of(self.top):
             if any(leaf.kind in TYPED for leaf in node.leaves):
                 for leaf in [x for x in node.leaves if x.kind == "type"]:
                     node.leaves.remove(leaf)
@@ -221,7 +184,7 @@ class _Build:
             for leaf in node.leaves:
                 leaf.row.install(self.root, node.manager, leaf.facts, f"{node.text}: {leaf.text}", self.values[node])
                 self._decide(node, leaf, "accepted", "assumed")
-        if any(getattr(leaf.facts, "mortal", False) for node in _nodes(self.top) for leaf in node.leaves):
+        if any(getattr(leaf.facts, "mortal", False) for node in nodes_of(self.top) for leaf in node.leaves):
             self._alive()
         if self.absent:
             classes = tuple((ref, tuple(names)) for ref, names in self.absent.values())
@@ -257,7 +220,7 @@ class _Build:
         return (Location(code.co_filename, code.co_firstlineno, code.co_name),)
 
     def _first_stack(self) -> Stack:
-        return next((leaf.stack for node in _nodes(self.top) for leaf in node.leaves if getattr(leaf.facts, "mortal", False)), ())
+        return next((leaf.stack for node in nodes_of(self.top) for leaf in node.leaves if getattr(leaf.facts, "mortal", False)), ())
 
     def _anchor(self, slot: str, text: str) -> Any:
         if self.anchor_manager is None:
@@ -280,7 +243,7 @@ class _Build:
         nodes = tuple(dict.fromkeys(map(self._node, sources)))
         text = f"{' and '.join(n.text for n in nodes)}: {RELATIONS[guard.kind]}"
         relation = Relation(guard.kind, nodes, None, RELATIONS[guard.kind], guard.stack)
-        if not _related(relation, [self.values[n] for n in nodes]):
+        if not related(relation, [self.values[n] for n in nodes]):
             raise InvalidIR(f"{text}: this does not hold for the frame it was made from", where=own_location(guard.stack))
         if any(r.kind == guard.kind and set(r.nodes) >= set(nodes) for r in self.relations):
             return
@@ -316,7 +279,7 @@ class _Build:
 
     def _inference(self, facts: dict[str, Any]) -> None:
         """Inference mode changes the dispatch keys that tensor guards compare; without one it is asked for."""
-        if any(leaf.kind == "tensor" for node in _nodes(self.top) for leaf in node.leaves):
+        if any(leaf.kind == "tensor" for node in nodes_of(self.top) for leaf in node.leaves):
             return
         facts["inference"] = inference = torch.is_inference_mode_enabled()
         self.anchors["inference"] = torch.is_inference_mode_enabled
@@ -334,7 +297,8 @@ class _Build:
             label = f".__class__{label}" if source.kind == "type_attr" else label
             text = base.text + label
             manager = self._access(base, step, text)
-            node = base.children[step.identity] = Node(text, label, lambda v, step=step: read(step, v), manager, base)
+            access = tuple((accessor, step.key) for accessor in ACCESSORS[step.kind])
+            node = base.children[step.identity] = Node(text, label, lambda v, step=step: read(step, v), manager, base, access)
             try:
                 self.values[node] = read(step, value)
             except Exception as error:
@@ -371,7 +335,7 @@ class _Build:
 
     def _child(self, parent: Node, key: Any, text: str, read: Callable[[Any], Any], access: Callable[[], tuple[str, Any]], value: Any) -> Node:
         if (node := parent.children.get(key)) is None:
-            node = parent.children[key] = Node(text, text, read, self.root.step(parent.manager, *access(), text), parent)
+            node = parent.children[key] = Node(text, text, read, self.root.step(parent.manager, *access(), text), parent, (access(),))
             self.values[node] = value
         return node
 
@@ -401,7 +365,8 @@ class _Build:
         manager = self._anchor(slot, text)
         if weak:
             manager = self.root.step(manager, "weakref_call", None, text)
-        node = self.top.children[slot] = Node(text, text, lambda _: reference(), manager, self.top)
+        access = (("globals_dict", self.anchors), ("dict_getitem", slot), *([("weakref_call", None)] if weak else []))
+        node = self.top.children[slot] = Node(text, text, lambda _: reference(), manager, self.top, access)
         self.values[node] = value
         return node
 
@@ -414,89 +379,3 @@ def module_of(globals: dict[str, Any]) -> ModuleType | None:
     """The module whose namespace ``globals`` is, if it is still one."""
     module = sys.modules.get(globals.get("__name__", ""))
     return module if isinstance(module, ModuleType) and module.__dict__ is globals else None
-
-
-def _explain(node: Node, value: Any) -> Failure | None:
-    for leaf in node.leaves:
-        if not leaf.row.holds(value, leaf.facts):
-            expected, got = leaf.row.expected(leaf.facts), leaf.row.got(value)
-            if leaf.kind == "tensor" and isinstance(value, torch.Tensor) and (parts := tensor_differences(value, leaf.facts)):
-                expected, got = f"{parts[0][0]} {parts[0][1]}", parts[0][2]
-            return Failure(leaf.kind, node.text, expected, got, leaf.stack)
-    for child in node.children.values():
-        try:
-            below = child.read(value)
-        except Exception as error:  # noqa: BLE001 - a path that cannot be followed fails the check, whatever the reading raises
-            stack = next((leaf.stack for n in _nodes(child) for leaf in n.leaves), ())
-            return Failure("missing", child.text, "a value", f"none: {type(error).__name__}: {error}", stack)
-        if (failure := _explain(child, below)) is not None:
-            return failure
-    return None
-
-
-Span = tuple[Node, int, bool]  # a tensor's node, the bytes from its first to past its last element, whether it is written
-
-
-def extent(value: torch.Tensor) -> int:
-    """Bytes from the first to past the last element; 0 for an empty tensor."""
-    if not value.numel():
-        return 0
-    return (1 + sum((n - 1) * abs(s) for n, s in zip(value.shape, value.stride(), strict=True))) * value.element_size()
-
-
-def overlap(spans: tuple[Span, ...], value: Callable[[Node], Any]) -> tuple[Node, Node] | None:
-    """Two tensors whose memory overlaps, one of them written; None where there are none. One sweep over the addresses in order."""
-    placed = sorted(((address := value(node).data_ptr()), address + size, number) for number, (node, size, _) in enumerate(spans))
-    reach: dict[bool, tuple[int, int]] = {}  # written or not -> (furthest end so far, whose)
-    for start, end, number in placed:
-        node, _, written = spans[number]
-        for other_written in (True, False) if written else (True,):
-            if other_written in reach and start < reach[other_written][0]:
-                return spans[reach[other_written][1]][0], node
-        reach[written] = max(reach.get(written, (0, 0)), (end, number))
-    return None
-
-
-def gained(classes: tuple[tuple[weakref.ref[Any], tuple[str, ...]], ...]) -> str | None:
-    """The first of these names that its class has by now; None where there is none. A class that is gone has everything."""
-    for ref, names in classes:
-        if (cls := ref()) is None:
-            return "its end"
-        own = cls.__dict__
-        for name in names:
-            if name in own:
-                return name
-    return None
-
-
-def _related(relation: Relation, values: list[Any]) -> bool:
-    distinct = len({id(v) for v in values})
-    return distinct == len(values) if relation.kind == "not_aliased" else distinct == 1
-
-
-def _relation_failure(relation: Relation, locals: Any) -> Failure | None:
-    if relation.kind == "alive":
-        return None if relation.facts["alive"] else Failure("alive", "identities", "every object compared by identity to exist", "one is gone", relation.stack)
-    if relation.kind == "global_state":
-        changes = _state_changes(relation.facts)
-        return Failure("global_state", "torch's state", "the state at capture", ", ".join(changes), relation.stack) if changes else None
-    if relation.kind == "absent":
-        name = gained(relation.facts)
-        return None if name is None else Failure("absent", relation.text.removesuffix(" of its own"), "none", f"a class that has {name}", relation.stack)
-    if relation.kind == "disjoint":
-        pair = overlap(relation.facts, lambda node: node.value(locals))
-        return pair and Failure("disjoint", f"{pair[0].text} and {pair[1].text}", RELATIONS["disjoint"], "memory that both reach", relation.stack)
-    if _related(relation, [n.value(locals) for n in relation.nodes]):
-        return None
-    names = " and ".join(n.text for n in relation.nodes)
-    return Failure(relation.kind, names, RELATIONS[relation.kind], "the same object" if relation.kind == "not_aliased" else "different ones", relation.stack)
-
-
-def _state_changes(facts: dict[str, Any]) -> list[str]:
-    from torch.overrides import _get_current_function_mode_stack
-    from torch.utils import _device
-
-    now = {"modes": [type(m) for m in _get_current_function_mode_stack()], "device": _device.CURRENT_DEVICE, "inference": torch.is_inference_mode_enabled()}
-    words = {"modes": "torch function modes", "device": "the default device", "inference": "inference mode"}
-    changed = [] if facts["state"].check() else [f"another {facts['state'].reason().strip() or 'state'}"]
-    return changed + [f"other {words[k]}" for k in now if k in facts and now[k] != facts[k]]

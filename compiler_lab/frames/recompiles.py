@@ -1,0 +1,132 @@
+"""Recompiles: why a call fitted no entry, in words, with the user's lines, and what would have avoided it.
+
+In: the first failing guard of each entry (``guards.Failure``) and the call. Out: ``Recompile``, one point of a function's timeline.
+Always holds: plain data, so that a timeline keeps none of the program's objects; a row of ``ADVICE`` for each kind of guard.
+Where PyTorch does this: ``torch/_dynamo/guards.py`` (``get_and_maybe_log_recompilation_reasons``), which logs and gives no advice.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+
+from ..core.provenance import Location, is_library
+from .failure import Failure
+
+
+@dataclass(frozen=True)
+class Recompile:
+    """A call that fitted none of the entries. ``number`` is the compile that it caused (the first compile is number 1); 0 where the limit
+    was reached and Python ran the call. ``failures``: the first failing guard of each entry, the entry used last first."""
+
+    function: str
+    number: int
+    caller: Location | None
+    failures: tuple[Failure, ...]
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What would have avoided it, each thing once."""
+        return tuple(dict.fromkeys(avoid(f) for f in self.failures))
+
+    def text(self) -> str:
+        head = f"compile {self.number} of {self.function}" if self.number else f"{self.function} is run by Python from now on where no entry fits"
+        lines = [head + (f", for the call at {self.caller.text()}" if self.caller else "")]
+        lines += [f"  entry {n}: {f.text()}" for n, f in enumerate(self.failures)]
+        return "\n".join([*lines, *(f"  do: {a}" for a in self.advice)])
+
+
+def calling_line() -> Location | None:
+    """The user's line that runs now: the innermost Python frame that is no library's and not generated."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not is_library(code.co_filename) and not code.co_filename.startswith("<compiled"):
+            return Location(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
+def recompile(code: CodeType, number: int, failures: tuple[Failure, ...]) -> Recompile:
+    """What the call that runs now did. To be asked while it runs: its line is read from the Python stack."""
+    return Recompile(code.co_qualname, number, calling_line(), failures)
+
+
+def avoid(failure: Failure) -> str:
+    """What to write so that this guard need not fail."""
+    return ADVICE[failure.kind](failure)
+
+
+def _tensor(failure: Failure) -> str:
+    what, _, _ = failure.expected.partition(" ")
+    if what == "size" and failure.values is not None:
+        want, have = failure.values
+        if len(want) == len(have):
+            dims = ", ".join(str(d) for d, (a, b) in enumerate(zip(want, have, strict=True)) if a != b)
+            return f"mark_dynamic({_name(failure)}, {dims}) before the first call, or compile(dynamic=True)"
+        return f"pass {_name(failure)} with the same number of dimensions, or compile one function for each"
+    return {
+        "dtype": f"convert {_name(failure)} to one dtype before the call",
+        "device": f"move {_name(failure)} to one device before the call",
+        "requires_grad": f"give {_name(failure)} the same requires_grad at each call",
+        "stride": f"pass {_name(failure)}.contiguous()",
+    }.get(what, f"pass {_name(failure)} as the same kind of tensor at each call")
+
+
+def _value(failure: Failure) -> str:
+    name = _name(failure)
+    if "." in name:
+        return f"{name} changes between calls: keep it in a tensor (a buffer of the module), or change it outside of what is compiled"
+    kind = failure.got.rpartition("(")[2].rstrip(")")
+    if kind == "float":
+        return f"pass {name} as a tensor: each float is a constant of the graph"
+    if kind == "int":
+        return f"pass {name} as a tensor, or compile(dynamic=True): each int is a constant of the graph"
+    return f"pass few different values of {name}: each is a constant of the graph"
+
+
+def _identity(failure: Failure) -> str:
+    if "<lambda>" in failure.expected or "<lambda>" in failure.got or failure.source.endswith(".__code__"):
+        return f"define the function in {_name(failure)} once, outside: another function is another program"
+    return f"make what {_name(failure)} holds once, outside, and use the same object at each call"
+
+
+def _state(failure: Failure) -> str:
+    return "call it under the same grad mode, autocast and other settings of torch, or compile one function for each"
+
+
+def _same(words: str) -> Callable[[Failure], str]:
+    return lambda failure: words.format(name=_name(failure))
+
+
+ADVICE: dict[str, Callable[[Failure], str]] = {
+    "tensor": _tensor,
+    "equals": _value,
+    "none": _same("pass {name} at each call, or never: None or not decides which way the program goes"),
+    "true": _same("{name} decides which way the program goes: compile one function for True and one for False"),
+    "false": _same("{name} decides which way the program goes: compile one function for True and one for False"),
+    "id": _identity,
+    "type": _same("pass {name} with the same type at each call"),
+    "length": _same("give {name} the same number of elements at each call, or stack them into one tensor"),
+    "empty": _same("leave {name} as it was when the module was compiled: hooks are added before the first call"),
+    "elements": _same("make {name} once, outside, and leave it as it is"),
+    "dict_keys": _same("give {name} the same keys, in the same order, at each call"),
+    "no_attr": _same("set the attributes of {name} before the first call"),
+    "no_key": _same("set the attributes of {name} before the first call"),
+    "missing": _same("give {name} the same contents at each call"),
+    "aliased": _same("pass the same tensor in both places at each call, or never"),
+    "not_aliased": _same("pass different tensors at each call"),
+    "absent": _same("give classes their methods and attributes before the first call"),
+    "disjoint": _same("pass tensors that share no memory, or clone() one of them"),
+    "alive": _same("keep the objects that the program compares by identity, instead of making them anew"),
+    "global_state": _state,
+}
+
+
+def _name(failure: Failure) -> str:
+    """The source as the user writes it: ``x``, ``self.step``, ``config['rate']``."""
+    text = re.sub(r"\b[LGC]\['([^']*)'\]", r"\1", failure.source)
+    return re.sub(r"\.__dict__|\.__code__|\.(?:_modules|_parameters|_buffers)\['([^']*)'\]", lambda m: f".{m[1]}" if m[1] else "", text)
