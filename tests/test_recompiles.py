@@ -168,7 +168,7 @@ def test_frames_below_a_break_have_a_limit_and_a_timeline_of_their_own() -> None
         warnings.simplefilter("always")
         for k in (1, 2, 3, 1, 2, 3):
             torch.testing.assert_close(compiled(X, k), X * k)
-    assert len(graphs) == 2
+    assert len(graphs) == 3, "two of the piece behind print; then Python runs that piece, and what it calls is a frame of its own"
     assert len(caught) == 1 and "compiled 2 times, the limit" in str(caught[0].message)
     assert [r.number for r in compiled.recompiles] == [2, 0]
 

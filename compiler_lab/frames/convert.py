@@ -30,6 +30,7 @@ from .guards import GuardTree
 from .ir import Break, CapturedGraph, Specialization
 from .pieces import Pieces
 from .reasons import CaptureUnsupported
+from .recompiles import Timeline
 from .resume import work_follows
 from .sources import resolve
 
@@ -99,6 +100,7 @@ class Converter:
         self.interpret, self.backend, self.fullgraph, self.options, self.stats = interpret, backend, fullgraph, options, stats
         self.on_event: OnEvent = on_event or (lambda kind, payload: None)
         self.pieces = Pieces(self)
+        self.timeline = Timeline(self.on_event)
         self.breaks: list[Break] = []
         self.last: Break | None = None
         self._seen = Stats()
@@ -182,6 +184,7 @@ class Converter:
     def reset(self) -> None:
         """Forgets the breaks that were met, and the pieces of frames."""
         self.pieces.clear()
+        self.timeline.points.clear()
         self.breaks.clear()
         self._seen.clear()
         self.last = None

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import warnings
 import weakref
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
@@ -31,7 +30,7 @@ from .frame import FrameInput
 from .guards import GLOBALS
 from .hook import Answer, FrameHook, GuardRoot, frame_hook
 from .ir import Break
-from .recompiles import Recompile, recompile
+from .recompiles import Recompile
 from .wrapper import FILE, Pair, hot_function
 
 GENERATORS = 0x20 | 0x80 | 0x200  # generator, coroutine, async generator
@@ -79,7 +78,6 @@ class CompiledFunction:
         self._failed: set[Any] = set()  # signatures of arguments for which capture failed
         self._limited = False
         self._compiles = 0  # entries that were made, those that are gone included
-        self.recompiles: list[Recompile] = []  # the timeline, here and in frames below
         self._touched: dict[int, weakref.ref[CodeType]] = {}
         hot = hot_function(self._fn, self._box, self._miss, self._stale)
         self._hot_code, self._code = hot.__code__, self._fn.__code__
@@ -97,6 +95,11 @@ class CompiledFunction:
         return tuple(self.converter.breaks)
 
     @property
+    def recompiles(self) -> list[Recompile]:
+        """The timeline, here and in frames below: one list, which grows."""
+        return self.converter.timeline.points
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """The compiled entries of the function itself, most recently used first."""
         return tuple(e for _, e in self._entries)
@@ -109,7 +112,6 @@ class CompiledFunction:
             self._failed.clear()
             self.converter.reset()
             self._python, self._limited, self._compiles = None, False, 0
-            self.recompiles.clear()
             hook.reset(self._touched.values())
             self._touched.clear()
 
@@ -136,7 +138,7 @@ class CompiledFunction:
         self._drop_dead(hook)
         if len(self._entries) >= options.recompile_limit or self._compiles >= ACCUMULATED * options.recompile_limit:
             self._limited = True
-            self._limit(self._fn.__code__, self.entries, {k: v for k, v in locals.items() if k != GLOBALS})
+            self.converter.timeline.limit(self._fn.__code__, max(len(self._entries), self._compiles), self.entries, locals)
             return self._fn(*args, **kwargs)
         if self._python is not None and not fullgraph and (len(self._failed) >= options.recompile_limit or signature(locals) in self._failed):
             return self._under_hook(hook, self._python, args, kwargs)
@@ -193,7 +195,7 @@ class CompiledFunction:
                 return found[1]
             self._compiles += 1
             if self._entries:
-                self._recompiled(self._fn.__code__, self._compiles, self.entries, frame.locals)
+                self.converter.timeline.recompiled(self._fn.__code__, self._compiles, self.entries, frame.locals)
             if frame.code.co_flags & GENERATORS:
                 self.converter.broken(_generator(frame.code), frame.code)
                 return None
@@ -210,10 +212,10 @@ class CompiledFunction:
             if entry is not None:
                 return entry
             if len(mine) >= self.converter.options.recompile_limit:
-                self._limit(frame.code, tuple(mine), frame.locals)
+                self.converter.timeline.limit(frame.code, len(mine), mine, frame.locals)
                 return None
             if mine:
-                self._recompiled(frame.code, len(mine) + 1, tuple(mine), frame.locals)
+                self.converter.timeline.recompiled(frame.code, len(mine) + 1, mine, frame.locals)
             entry = self.converter.frame(frame, hooked=True)
             if entry is not None:
                 mine.insert(0, entry)
@@ -222,25 +224,6 @@ class CompiledFunction:
     def touch(self, code: CodeType) -> None:
         """Remembers a code object below a break that carries entries or marks, for ``reset``."""
         self._touched[id(code)] = weakref.ref(code)
-
-    def _recompiled(self, code: CodeType, number: int, entries: tuple[Entry, ...], locals: dict[str, Any]) -> Recompile:
-        """One more point of the timeline: none of ``entries`` fitted the call that runs now."""
-        failures = tuple(f for e in entries if (f := e.tree.explain(locals)) is not None)
-        found = recompile(code, number, failures)
-        self.recompiles.append(found)
-        self.converter.on_event("recompile", found)
-        return found
-
-    def _limit(self, code: CodeType, entries: tuple[Entry, ...], locals: dict[str, Any]) -> None:
-        found = self._recompiled(code, 0, entries, locals)
-        reasons = "\n".join([*(f"  entry {n}: {f.text()}" for n, f in enumerate(found.failures)), *(f"  do: {a}" for a in found.advice)])
-        where = f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
-        count = max(len(entries), self._compiles if code is self._fn.__code__ else 0)
-        warnings.warn(
-            f"{where} was compiled {count} times, the limit; calls that fit no entry run in Python from now on. Why none fits this call:\n{reasons}\n"
-            f"Pass options={{'recompile_limit': N}} to allow more.",
-            stacklevel=4,
-        )
 
 
 class _Callback:

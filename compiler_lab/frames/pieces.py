@@ -11,7 +11,6 @@ Where PyTorch does this: ``torch/_dynamo/resume_execution.py``, whose resume fun
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -159,11 +158,12 @@ class Pieces:
         code = piece.resumed.code
         piece.entries = tuple(e for e in piece.entries if not e.tree.dead)
         if len(piece.entries) >= self.converter.options.recompile_limit:
-            self._limit(piece, locals)
+            piece.left = True
+            self.converter.timeline.limit(piece.root, len(piece.entries), piece.entries, locals)
             return None
         del locals[GLOBALS]
         if piece.entries:
-            self.converter.on_event("recompile", [f.text() for e in piece.entries if (f := e.tree.explain(locals)) is not None])
+            self.converter.timeline.recompiled(piece.root, len(piece.entries) + 1, piece.entries, locals)
         builtins = FunctionType(code, globals, None, None, cells).__builtins__  # type: ignore[attr-defined]
         entry = self.converter.frame(FrameInput(code, locals, globals, builtins, cells), hooked=False)
         if entry is not None:
@@ -171,16 +171,6 @@ class Pieces:
         elif not piece.entries:
             piece.left = True
         return entry
-
-    def _limit(self, piece: Piece, locals: dict[str, Any]) -> None:
-        piece.left = True
-        why = "\n".join(f"  entry {n}: {f.text()}" for n, e in enumerate(piece.entries) if (f := e.tree.explain(locals)) is not None)
-        code = piece.resumed.code
-        warnings.warn(
-            f"{code.co_qualname} was compiled {len(piece.entries)} times, the limit; frames that fit no entry run in Python from there on."
-            f" Why none fits this one:\n{why}\nPass options={{'recompile_limit': N}} to allow more.",
-            stacklevel=5,
-        )
 
 
 def contents(code: CodeType, cells: Cells) -> dict[str, Any]:

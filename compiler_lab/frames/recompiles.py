@@ -7,11 +7,14 @@ Where PyTorch does this: ``torch/_dynamo/guards.py`` (``get_and_maybe_log_recomp
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any, Protocol
 
 from ..core.provenance import Location, is_library
 from .failure import Failure
@@ -50,9 +53,40 @@ def calling_line() -> Location | None:
     return None
 
 
-def recompile(code: CodeType, number: int, failures: tuple[Failure, ...]) -> Recompile:
-    """What the call that runs now did. To be asked while it runs: its line is read from the Python stack."""
-    return Recompile(code.co_qualname, number, calling_line(), failures)
+class Explained(Protocol):
+    """An entry, as far as its guards can say why they fail."""
+
+    @property
+    def tree(self) -> Any: ...
+
+
+class Timeline:
+    """The recompiles of one compiled function, and of the frames and pieces of frames below it, in the order in which they happened."""
+
+    def __init__(self, on_event: Callable[[str, Any], None]) -> None:
+        self.on_event = on_event
+        self.points: list[Recompile] = []
+
+    def recompiled(self, code: CodeType, number: int, entries: Sequence[Explained], locals: dict[str, Any]) -> Recompile:
+        """None of ``entries`` fitted the call that runs now, with these ``locals``: its line is read from the Python stack."""
+        failures = tuple(f for e in entries if (f := e.tree.explain(locals)) is not None)
+        found = Recompile(code.co_qualname, number, calling_line(), failures)
+        self.points.append(found)
+        self.on_event("recompile", found)
+        return found
+
+    def limit(self, code: CodeType, count: int, entries: Sequence[Explained], locals: dict[str, Any]) -> None:
+        """As ``recompiled``, but nothing will be compiled: Python runs what fits no entry, from now on, and a warning says so once."""
+        found = self.recompiled(code, 0, entries, locals)
+        reasons = "\n".join(found.text().splitlines()[1:])
+        where = found.caller or Location(code.co_filename, code.co_firstlineno)
+        warnings.warn_explicit(
+            f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{code.co_firstlineno}) was compiled {count} times, the limit; calls that fit no"
+            f" entry run in Python from now on. Why none fits this call:\n{reasons}\nPass options={{'recompile_limit': N}} to allow more.",
+            UserWarning,
+            where.file,
+            where.line,
+        )
 
 
 def avoid(failure: Failure) -> str:
