@@ -757,7 +757,7 @@ def wrong_shape(x: Any) -> Any:
     return x.view(3, 3)
 
 
-@refused("bad-call")
+@refused("raise")
 def wrong_call(x: Any) -> Any:
     return scaled(x, nothing=1)  # type: ignore[call-arg]
 

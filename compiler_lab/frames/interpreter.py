@@ -29,8 +29,10 @@ from .stops import Stopped, stop_of
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
 from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
 from .values.contexts import TorchMode
+from .values.exceptions import set_context
 from .values.functions import GENERATOR, Cell, FunctionValue, GeneratorRun, Scope, bind_arguments
-from .values.iterators import make
+from .values.iterators import IteratorValue, make
+from .values.objects import ExceptionValue
 
 if TYPE_CHECKING:
     from .code import Inst
@@ -52,6 +54,7 @@ class Frame:
         self.outer: Stack = ()
         self.result: Value = NONE
         self.started = False
+        self.handling: list[Value] = []  # of a suspended generator: the exceptions that it handles
 
     def location(self) -> Location:
         return self.info.locations[self.at]
@@ -110,6 +113,9 @@ class Frame:
             try:
                 done = handler(self, t, inst)
             except Raised as raised:
+                if not raised.settled:
+                    raised.settled = True
+                    set_context(t, raised.exception)
                 self.unwind(raised)
                 continue
             if done is not None:
@@ -136,22 +142,62 @@ class Frame:
         self.push(raised.exception)
         self.pc = row.target
 
-    def resume(self, sent: Value) -> tuple[bool, Value]:
-        """Run a generator to its next yield: (True, value), or (False, result) at its end."""
+    def resume(self, sent: Value, error: ExceptionValue | None = None) -> tuple[bool, Value]:
+        """Run a generator to its next yield, with a value or an exception: (True, value), or (False, result) at its end."""
         t = self.t
         self.outer = t.stack()
         t.frames.append(self)
+        below = len(t.exceptions)
+        t.exceptions += self.handling
         try:
-            if self.started:
+            if error is not None and not self.throw(error):
+                return True, self.result
+            if self.started and error is None:
                 self.push(sent)
             self.started = True
             return self.run() is Exit.YIELD, self.result
         except Raised as raised:
-            if getattr(raised.exception, "cls", None) is StopIteration:
-                raise t.refuse("generator", "a generator raises StopIteration") from raised
+            found = raised.exception
+            if isinstance(found, ExceptionValue) and issubclass(found.cls, StopIteration):
+                stopped = t.exception(RuntimeError, "generator raised StopIteration")
+                stopped.chain.update(__context__=found, __cause__=found, __suppress_context__=Constant(True))
+                raised = Raised(stopped)
+                raised.settled = True
+                raise raised from None
             raise
         finally:
+            self.handling = t.exceptions[below:]
+            del t.exceptions[below:]
             t.frames.pop()
+
+    def throw(self, error: ExceptionValue) -> bool:
+        """Raise ``error`` at the yield where the frame is suspended; False when an inner generator took it and has yielded again."""
+        after = self.info.instructions[self.pc]
+        inner = self.stack[-1].run if after.name == "RESUME" and after.arg & 3 == 2 and isinstance(self.stack[-1], IteratorValue) else None
+        try:
+            if isinstance(inner, GeneratorRun):
+                if not issubclass(error.cls, GeneratorExit):
+                    self.result = inner.throw(error)
+                    return False
+                inner.close()
+            raised = Raised(error)
+        except StopIteration:
+            self.pc += 1  # the jump back to SEND, which finds the inner one at its end
+            self.push(NONE)
+            return True
+        except Raised as other:
+            raised = other
+        set_context(self.t, raised.exception)
+        raised.settled = True
+        self.unwind(raised)
+        return True
+
+    def protected(self) -> bool:
+        """Is the place where the frame is suspended inside a ``try`` or ``with`` of the program's?"""
+        row = self.info.handler(self.at)
+        while row is not None and self.info.instructions[row.target].name in ("CLEANUP_THROW", "CALL_INTRINSIC_1"):
+            row = self.info.handler(row.target)
+        return row is not None
 
 
 class Interpreter(Tracer):
@@ -269,6 +315,8 @@ def _run(t: Interpreter, frame: FrameInput) -> Specialization:
             result = t.run_frame(t.top)
             if t.modes() != t.before:
                 raise CaptureUnsupported("side-effect", "a mode of torch's is left changed", definition)
+            if any(g.suspended_inside() for g in t.generators):
+                raise CaptureUnsupported("generator", "one is left suspended inside try or with, whose end Python runs when it is dropped", definition)
             return specialization(t, result, definition)
     except Stopped as stopped:
         if isinstance(t, Stopping) and t.stopped is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import opcode
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .values.base import NONE, NULL, Constant, Raised, Slot, Value
@@ -378,6 +378,8 @@ def map_add(f: Frame, t: Tracer, i: Inst) -> None:
 @row("LIST_EXTEND")
 def list_extend(f: Frame, t: Tracer, i: Inst) -> None:
     value = f.pop()
+    if value.lacks("__iter__") and value.lacks("__getitem__"):
+        raise Raised(t.exception(TypeError, f"Value after * must be an iterable, not {value.python_type().__name__}"))
     made = f.stack[-i.arg]
     made.METHODS["extend"](t, made, [value], {})
 
@@ -404,9 +406,15 @@ def list_to_tuple(f: Frame, t: Tracer, i: Inst) -> None:
     f.push(SequenceValue(list(f.pop().iterate(t)), tuple))
 
 
+def unpacked(t: Tracer, value: Value) -> Iterator[Value]:
+    if value.lacks("__iter__") and value.lacks("__getitem__"):
+        raise Raised(t.exception(TypeError, f"cannot unpack non-iterable {value.python_type().__name__} object"))
+    return value.iterate(t)
+
+
 @row("UNPACK_SEQUENCE")
 def unpack_sequence(f: Frame, t: Tracer, i: Inst) -> None:
-    run = f.pop().iterate(t)
+    run = unpacked(t, f.pop())
     values = [v for _, v in zip(range(i.arg), run, strict=False)]
     if len(values) < i.arg:
         raise Raised(t.exception(ValueError, f"not enough values to unpack (expected {i.arg}, got {len(values)})"))
@@ -417,22 +425,8 @@ def unpack_sequence(f: Frame, t: Tracer, i: Inst) -> None:
 
 @row("UNPACK_EX")
 def unpack_ex(f: Frame, t: Tracer, i: Inst) -> None:
-    values, before, after = list(f.pop().iterate(t)), i.arg & 0xFF, i.arg >> 8
+    values, before, after = list(unpacked(t, f.pop())), i.arg & 0xFF, i.arg >> 8
     if len(values) < before + after:
         raise Raised(t.exception(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))
     end = len(values) - after
     f.stack.extend([*values[:before], SequenceValue(values[before:end], list), *values[end:]][::-1])
-
-
-@row("GET_LEN")
-def get_len(f: Frame, t: Tracer, i: Inst) -> None:
-    f.push(Constant(f.stack[-1].length(t)))
-
-
-@row("MATCH_SEQUENCE", "MATCH_MAPPING")
-def match_kind(f: Frame, t: Tracer, i: Inst) -> None:
-    kind = SequenceValue if i.name == "MATCH_SEQUENCE" else DictValue
-    known = isinstance(f.stack[-1], (SequenceValue, DictValue, SetValue)) or (isinstance(f.stack[-1], Constant) and not isinstance(f.stack[-1].value, range))
-    if not known:
-        raise t.refuse("unsupported-instruction", f"a match of {f.stack[-1].describe()}")
-    f.push(Constant(isinstance(f.stack[-1], kind)))

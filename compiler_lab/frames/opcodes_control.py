@@ -10,13 +10,14 @@ import sys
 import types
 from typing import TYPE_CHECKING
 
-from .opcodes import OPCODES, Exit, row
-from .values.base import NONE, NULL, Constant, Raised, Slot, Value
+from .opcodes_match import OPCODES, Exit, row
+from .values.base import NONE, NULL, Constant, Raised, Slot
 from .values.builtins import classes_of
 from .values.containers import pairs_of
+from .values.exceptions import Traceback, made, raise_from
 from .values.functions import CellValue, FunctionValue, GeneratorRun
-from .values.iterators import IteratorValue, iter_value
-from .values.objects import ClassValue, ExceptionValue
+from .values.iterators import IteratorValue, iter_value, step
+from .values.objects import ClassValue
 from .values.operators import identical
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def get_iter(f: Frame, t: Tracer, i: Inst) -> None:
 @row("FOR_ITER")
 def for_iter(f: Frame, t: Tracer, i: Inst) -> None:
     iterator = f.stack[-1]
-    found = next(iterator.iterate(t), None)
+    found = step(t, iterator)
     if found is not None:
         f.push(found)
         return
@@ -130,8 +131,12 @@ def call(f: Frame, t: Tracer, i: Inst) -> None:
 @row("CALL_FUNCTION_EX")
 def call_function_ex(f: Frame, t: Tracer, i: Inst) -> None:
     kwargs = {t.constant(k): v for k, v in pairs_of(t, f.pop())} if i.arg & 1 else {}
-    args = list(f.pop().iterate(t))
+    given = f.pop()
     _, function = f.take(2)
+    if given.lacks("__iter__"):
+        name = ".".join(str(t.constant(function.get(t, part))) for part in ("__module__", "__qualname__"))
+        raise Raised(t.exception(TypeError, f"{name}() argument after * must be an iterable, not {given.python_type().__name__}"))
+    args = list(given.iterate(t))
     f.push(function.call(t, args, kwargs))
 
 
@@ -165,10 +170,6 @@ def with_except_start(f: Frame, t: Tracer, i: Inst) -> None:
     f.push(f.stack[-4].call(t, [t.wrap(error.python_type(), None), error, Traceback()], {}))
 
 
-class Traceback(Value):
-    """What ``__exit__`` gets as the third argument: nothing looks into it."""
-
-
 @row("LOAD_ASSERTION_ERROR")
 def load_assertion_error(f: Frame, t: Tracer, i: Inst) -> None:
     f.push(ClassValue(AssertionError))
@@ -176,13 +177,16 @@ def load_assertion_error(f: Frame, t: Tracer, i: Inst) -> None:
 
 @row("RAISE_VARARGS")
 def raise_varargs(f: Frame, t: Tracer, i: Inst) -> None:
-    error, *_ = f.take(i.arg) or t.exceptions[-1:] or [NONE]
-    if isinstance(error, ClassValue):
-        error = error.call(t, [], {})
-    if not isinstance(error, ExceptionValue):
-        raise t.refuse("exception", f"raising {error.describe()}")
+    parts = f.take(i.arg)
+    if not parts and not t.exceptions:
+        raise Raised(t.exception(RuntimeError, "No active exception to reraise"))
+    error = made(t, parts[0] if parts else t.exceptions[-1])
+    if len(parts) == 2:
+        raise_from(t, error, parts[1])
     t.last = (t.stack(), f.instruction())
-    raise Raised(error)
+    raised = Raised(error)
+    raised.settled = not parts
+    raise raised
 
 
 @row("PUSH_EXC_INFO")
@@ -207,7 +211,9 @@ def check_exc_match(f: Frame, t: Tracer, i: Inst) -> None:
 
 @row("RERAISE")
 def reraise(f: Frame, t: Tracer, i: Inst) -> None:
-    raise Raised(f.pop())
+    raised = Raised(f.pop())
+    raised.settled = True
+    raise raised
 
 
 @row("CLEANUP_THROW")

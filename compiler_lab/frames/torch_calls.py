@@ -28,7 +28,9 @@ from .values import stdlib
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
 from .values.contexts import set_grad_mode, switch
+from .values.exceptions import initialize
 from .values.functions import PartialValue
+from .values.objects import ExceptionValue, ObjectValue
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ REFUSED_OPS: dict[str, str] = {
 }
 FOLDED: frozenset[Any] = frozenset(
     {f for m in (math, cmath) for f in vars(m).values() if isinstance(f, types.BuiltinFunctionType)}
-    | {chr, ord, hex, oct, bin, operator.concat, operator.length_hint, object.__repr__}
+    | {chr, ord, hex, oct, bin, operator.concat, operator.length_hint}
     | {torch._C._get_tracing_state, torch.get_default_dtype, torch.is_autocast_enabled, torch._C._is_any_autocast_enabled}
     | {torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch._C._get_privateuse1_backend_name, torch._C._is_torch_function_enabled}
     | {torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack}
@@ -114,6 +116,10 @@ def _descriptor(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
     first = args[0]
     if isinstance(first, TensorValue):
         return call_method(t, first, real.__name__, args[1:], kwargs)
+    if isinstance(first, ExceptionValue) and real.__name__ == "__init__":
+        return initialize(t, first, real.__objclass__, args[1:], kwargs)
+    if isinstance(first, ObjectValue):  # the object's own method of this name is another one
+        raise t.refuse("unknown-callable", f"{real.__objclass__.__name__}.{real.__name__} of {first.describe()}")
     if issubclass(first.python_type(), real.__objclass__) and real.__objclass__ is not object:
         return first.get(t, real.__name__).call(t, args[1:], kwargs)
     raise t.refuse("unknown-callable", f"{real.__objclass__.__name__}.{real.__name__}")

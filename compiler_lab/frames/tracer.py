@@ -35,7 +35,7 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from .interpreter import Frame
-    from .values.functions import FunctionValue
+    from .values.functions import FunctionValue, GeneratorRun
 
 MAX_DEPTH, MAX_STEPS = 80, 1_000_000
 INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
@@ -66,6 +66,7 @@ class Tracer:
         self.by_fake: dict[int, TensorValue] = {}
         self.scopes: dict[int, Scope] = {}
         self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # where the program is; see values/contexts.py
+        self.generators: list[GeneratorRun] = []  # all of them; one that is left suspended may have more to do
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
         self.guard("global_state", None, None, why="grad mode, default dtype and determinism decide what operations do")
 

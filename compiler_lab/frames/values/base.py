@@ -30,6 +30,8 @@ class NotConstant(Exception):
 class Raised(Exception):
     """The interpreted program raised ``exception`` (a Value)."""
 
+    settled = False  # its context is that of the place where it was raised first
+
     def __init__(self, exception: Value) -> None:
         self.exception = exception
         super().__init__(exception.describe())
@@ -64,12 +66,26 @@ class Value:
         raise t.refuse("attribute", f"{name!r} of {self.describe()}")
 
     def _lacks(self, name: str) -> bool:
-        """An object without a ``__dict__`` has what its class has."""
+        """An object of Python's own without a ``__dict__`` has what its class has."""
         try:
             cls = self.python_type()
         except NotConstant:
             return False
-        return cls.__dictoffset__ == 0 and cls.__module__ in ("builtins", "collections", "itertools") and not hasattr(cls, name)
+        return cls.__dictoffset__ == 0 and cls.__module__ in ("builtins", "collections", "itertools") and self.lacks(name)
+
+    def lacks(self, name: str) -> bool:
+        """Is this an object of a class that has no method ``name``?"""
+        try:
+            cls = self.python_type()
+        except NotConstant:
+            return False
+        return not any(name in c.__dict__ for c in cls.__mro__)
+
+    def _without(self, t: Tracer, method: str, text: str, reason: str, detail: str) -> Exception:
+        """A TypeError of the program where the object's class has no such method; a refusal where only the row is missing."""
+        if self.lacks(method):
+            return Raised(t.exception(TypeError, text.format(self.python_type().__name__)))
+        return t.refuse(reason, f"{detail} {self.describe()}".strip())
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
         raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
@@ -78,25 +94,25 @@ class Value:
         raise t.refuse("attribute", f"deleting {name!r} of {self.describe()}")
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        raise t.refuse("unknown-callable", self.describe())
+        raise self._without(t, "__call__", "'{}' object is not callable", "unknown-callable", "")
 
     def item(self, t: Tracer, key: Value) -> Value:
-        raise t.refuse("unknown-value", f"subscript of {self.describe()}")
+        raise self._without(t, "__getitem__", "'{}' object is not subscriptable", "unknown-value", "subscript of")
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        raise t.refuse("unknown-value", f"item assignment to {self.describe()}")
+        raise self._without(t, "__setitem__", "'{}' object does not support item assignment", "unknown-value", "item assignment to")
 
     def delete_item(self, t: Tracer, key: Value) -> None:
-        raise t.refuse("unknown-value", f"item deletion of {self.describe()}")
+        raise self._without(t, "__delitem__", "'{}' object doesn't support item deletion", "unknown-value", "item deletion of")
 
     def contains(self, t: Tracer, value: Value) -> bool:
-        raise t.refuse("unknown-value", f"'in' on {self.describe()}")
+        raise self._without(t, "__iter__", "argument of type '{}' is not iterable", "unknown-value", "'in' on")
 
     def iterate(self, t: Tracer) -> Iterator[Value]:
-        raise t.refuse("unknown-value", f"iteration over {self.describe()}")
+        raise self._without(t, "__iter__", "'{}' object is not iterable", "unknown-value", "iteration over")
 
     def length(self, t: Tracer) -> int:
-        raise t.refuse("unknown-value", f"len() of {self.describe()}")
+        raise self._without(t, "__len__", "object of type '{}' has no len()", "unknown-value", "len() of")
 
     def truth(self, t: Tracer) -> bool:
         return True
@@ -130,7 +146,7 @@ class Constant(Value):
         return self.value
 
     def get(self, t: Tracer, name: str) -> Value:
-        if isinstance(self.value, enum.Enum):
+        if isinstance(self.value, enum.Enum) and not _is_builtins(type(self.value), name):
             from .objects import EnumValue
 
             return EnumValue(type(self.value), self.value).get(t, name)
@@ -138,7 +154,9 @@ class Constant(Value):
         return PureMethod(found) if isinstance(found, PURE_METHODS) else t.fold(getattr, [self.value, name])
 
     def item(self, t: Tracer, key: Value) -> Value:
-        return t.fold(lambda a, b: a[b], [self.value, t.constant(key)])
+        from .containers import as_index
+
+        return t.fold(lambda a, b: a[b], [self.value, as_index(t, key)])
 
     def contains(self, t: Tracer, value: Value) -> bool:
         return bool(t.constant(t.fold(lambda a, b: b in a, [self.value, t.constant(value)])))
@@ -151,6 +169,12 @@ class Constant(Value):
 
     def truth(self, t: Tracer) -> bool:
         return bool(self.value)
+
+
+def _is_builtins(cls: type[Any], name: str) -> bool:
+    """Is it ``str.upper`` or its like, of an enum whose members are strings or numbers?"""
+    owner = next((c for c in cls.__mro__ if name in c.__dict__), object)
+    return owner in (str, int, float, bytes)
 
 
 NONE = Constant(None)

@@ -79,16 +79,16 @@ def classes_of(t: Tracer, value: Value) -> tuple[type[Any], ...]:
 
 
 def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return Constant(_is_subclass(t, args[0], type_of(t, args[0]), classes_of(t, args[1])))
+    return Constant(is_subclass(t, args[0], type_of(t, args[0]), classes_of(t, args[1])))
 
 
 def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], ClassValue):
         raise Raised(t.exception(TypeError, "issubclass() arg 1 must be a class"))
-    return Constant(_is_subclass(t, args[0], args[0].real, classes_of(t, args[1])))
+    return Constant(is_subclass(t, args[0], args[0].real, classes_of(t, args[1])))
 
 
-def _is_subclass(t: Tracer, value: Value, cls: type[Any], classes: tuple[type[Any], ...]) -> bool:
+def is_subclass(t: Tracer, value: Value, cls: type[Any], classes: tuple[type[Any], ...]) -> bool:
     for other in classes:
         if isinstance(value, TensorValue) and type(other) is type(torch.FloatTensor):
             raise t.refuse("unknown-value", f"isinstance with the legacy type {other.__name__}")
@@ -183,7 +183,7 @@ def _extreme(symbol: str) -> Handler:
         if not values:
             if "default" in kwargs:
                 return kwargs["default"]
-            raise Raised(t.exception(ValueError, f"{'max' if symbol == '>' else 'min'}() arg is an empty sequence"))
+            return t.fold(max if symbol == ">" else min, [()])
         key = kwargs.get("key", NONE)
         rank = (lambda v: v) if key is NONE else (lambda v: key.call(t, [v], {}))
         best, best_rank = values[0], rank(values[0])
@@ -288,10 +288,23 @@ def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _object_init(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], ExceptionValue):
-        args[0].args = list(args[1:])
-    elif len(args) > 1:
+    if len(args) > 1 or kwargs:
         raise t.refuse("bad-call", "object.__init__ with arguments")
+    return NONE
+
+
+def _object_eq(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(True) if identical(t, args[0], args[1]) else Constant(NotImplemented)
+
+
+def _object_ne(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ObjectValue):
+        raise t.refuse("unknown-callable", "object.__ne__")
+    found = args[0].dunder(t, "__eq__", args[1])
+    return found if found is None or (isinstance(found, Constant) and found.value is NotImplemented) else Constant(not found.truth(t))  # type: ignore[return-value]
+
+
+def _nothing(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
@@ -323,6 +336,7 @@ BUILTINS: dict[Any, Handler] = {
     **{r.inplace: _binary_row(s + "=") for s, r in BINARY.items()},
     **{r[0]: _compare_row(s) for s, r in COMPARE.items()},
     **{r[0]: _unary_row(s) for s, r in UNARY.items()},
+    operator.inv: _unary_row("~"),
     len: _length,
     isinstance: _isinstance,
     issubclass: _issubclass,
@@ -365,7 +379,9 @@ BUILTINS: dict[Any, Handler] = {
     object.__setattr__: _object_setattr,
     object.__getattribute__: _object_getattribute,
     object.__init__: _object_init,
-    BaseException.__init__: _object_init,
+    object.__eq__: _object_eq,
+    object.__ne__: _object_ne,
+    object.__init_subclass__: _nothing,
     object.__new__: _object_new,
     tuple.__new__: _tuple_new,
 }

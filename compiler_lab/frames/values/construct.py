@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import iterators, stdlib, strings
-from .base import NONE, Args, Constant, Kwargs, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .builtins import TYPE_OF, Handler
 from .containers import DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     real = cls.real
     row = CONSTRUCTORS.get(real)
+    if hasattr(real, "__del__"):
+        raise t.refuse("unknown-callable", f"{real.__name__}, whose __del__ runs when its objects are dropped")
     if row is not None:
         return row(t, args, kwargs)
     if issubclass(real, (torch.nn.Module, torch.nn.Parameter, torch.Tensor)):
@@ -58,6 +60,8 @@ def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(new[1], staticmethod) and isinstance(new[1].__func__, types.FunctionType):
         made = bind(t, cls, real, new[0], "__new__", new[1]).call(t, [cls, *args], kwargs)
     elif new[0] is object and real.__flags__ & (1 << 9):
+        if real.__flags__ & (1 << 20):  # abstract: object.__new__ says so
+            t.fold(lambda: object.__new__(real) and None, [])
         made = ObjectValue(real)
     else:
         raise t.refuse("unknown-callable", f"{cls.describe()}, which is made in C")
@@ -69,6 +73,8 @@ def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _exception(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    if (new := lookup(t, cls.real, "__new__")) is not None and isinstance(new[1], staticmethod):
+        raise t.refuse("exception", f"{cls.real.__name__} defines __new__")
     made = ExceptionValue(cls.real, args)
     init = lookup(t, cls.real, "__init__")
     if init is not None and isinstance(init[1], types.FunctionType):
@@ -110,6 +116,13 @@ def _slice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return SliceValue(start, stop, step)
 
 
+NO_NUMBER = {
+    int: "int() argument must be a string, a bytes-like object or a real number, not '{}'",
+    float: "float() argument must be a string or a real number, not '{}'",
+    complex: "complex() first argument must be a string or a number, not '{}'",
+}
+
+
 def _number(cls: type[Any]) -> Handler:
     def row(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if args and isinstance(args[0], ObjectValue):
@@ -117,7 +130,7 @@ def _number(cls: type[Any]) -> Handler:
                 found = args[0].dunder(t, name)
                 if found is not None:
                     return t.fold(cls, [t.constant(found)]) if name == "__index__" else found
-            raise t.refuse("bad-call", f"{cls.__name__}() of {args[0].describe()}")
+            raise Raised(t.exception(TypeError, NO_NUMBER[cls].format(args[0].cls.__name__)))
         return t.fold(cls, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 
     return row

@@ -48,8 +48,11 @@ def _pop(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
 
 def _remove(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
     s.changing(t)
-    del s.items[int(t.constant(_position(t, s, args, kwargs)))]
-    return NONE
+    for at, v in enumerate(s.values()):
+        if same_or_equal(t, v, args[0]):
+            del s.items[at]
+            return NONE
+    raise Raised(t.exception(ValueError, "list.remove(x): x not in list"))
 
 
 def _clear(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
@@ -76,7 +79,7 @@ def _position(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
     for at, v in enumerate(s.values()):
         if same_or_equal(t, v, args[0]):
             return Constant(at)
-    raise Raised(t.exception(ValueError, f"{args[0].describe()} is not in {s.cls.__name__}"))
+    raise Raised(t.exception(ValueError, "tuple.index(x): x not in tuple" if s.cls is tuple else f"{args[0].describe()} is not in {s.cls.__name__}"))
 
 
 def _count(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:

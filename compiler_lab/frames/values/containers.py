@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir import Source
-from .base import Leaf, NotConstant, Raised, Slot, Value, force
+from .base import Leaf, NotConstant, PureMethod, Raised, Slot, Value, force
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -31,6 +31,8 @@ class SliceValue(Value):
         return slice(self.start.plain(leaf), self.stop.plain(leaf), self.step.plain(leaf))
 
     def get(self, t: Tracer, name: str) -> Value:
+        if name == "indices":
+            return PureMethod(t.constant(self).indices)
         return getattr(self, name) if name in ("start", "stop", "step") else super().get(t, name)
 
 
@@ -71,19 +73,24 @@ class SequenceValue(Value):
         return super().get(t, name)
 
     def item(self, t: Tracer, key: Value) -> Value:
-        index = t.constant(key)
+        index = as_index(t, key)
+        try:
+            found = self.items[index] if issubclass(self.cls, list) else tuple(self.items)[index]
+        except (IndexError, TypeError, ValueError) as error:
+            raise Raised(t.exception(type(error), str(error))) from error
         if isinstance(index, slice):
-            return SequenceValue(self.items[index], self.cls if self.cls in (list, torch.Size) else tuple)
-        index = t.constant(t.fold(_index, [index]))
-        if not -len(self.items) <= index < len(self.items):
-            raise Raised(t.exception(IndexError, f"{self.cls.__name__} index out of range"))
-        return force(self.items[index])
+            return SequenceValue(list(found), self.cls if self.cls in (list, torch.Size) else tuple)
+        return force(found)
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         self._list(t)
-        index = t.constant(key)
+        index = as_index(t, key)
         if isinstance(index, slice):
-            self.items[index] = list(value.iterate(t))
+            new = list(value.iterate(t))
+            try:
+                self.items[index] = new
+            except ValueError as error:
+                raise Raised(t.exception(ValueError, str(error))) from error
             return
         if not -len(self.items) <= index < len(self.items):
             raise Raised(t.exception(IndexError, "list assignment index out of range"))
@@ -121,8 +128,10 @@ def _live(items: list[Slot]) -> Iterator[Value]:
         index += 1
 
 
-def _index(value: Any) -> int:
-    return value.__index__()
+def as_index(t: Tracer, key: Value) -> Any:
+    """The plain index or slice; of a user's object, what its ``__index__`` gives."""
+    hook = getattr(key, "dunder", None)
+    return t.constant((hook(t, "__index__") if hook is not None else None) or key)
 
 
 def same_or_equal(t: Tracer, a: Value, b: Value) -> bool:

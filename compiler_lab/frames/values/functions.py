@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir import Source
 from .base import NONE, Args, Constant, Kwargs, Lazy, Raised, Slot, Value, force
 from .containers import DictValue, SequenceValue
-from .objects import is_library_module
+from .exceptions import misfit
+from .objects import ExceptionValue, is_library_module
 
 if TYPE_CHECKING:
     from ..interpreter import Frame
@@ -238,6 +239,7 @@ class GeneratorRun:
         self.t, self.frame = t, frame
         self.result: Value = NONE
         self.running = self.finished = False
+        t.generators.append(self)
 
     def __iter__(self) -> Iterator[Value]:
         return self
@@ -250,9 +252,43 @@ class GeneratorRun:
             raise self.t.refuse("generator", "a generator that runs already")
         if self.finished:
             raise StopIteration
+        if not self.frame.started and value is not NONE:
+            raise Raised(self.t.exception(TypeError, "can't send non-None value to a just-started generator"))
+        return self._advance(value, None)
+
+    def throw(self, error: ExceptionValue) -> Value:
+        """Raise an exception where the generator is suspended."""
+        if self.running:
+            raise self.t.refuse("generator", "a generator that runs already")
+        if self.finished or not self.frame.started:
+            self.finished = True
+            raise Raised(error)
+        return self._advance(NONE, error)
+
+    def close(self) -> None:
+        """``generator.close()``: GeneratorExit where it is suspended, unless it has not begun or is over."""
+        if self.finished or not self.frame.started:
+            self.finished = True
+            return
+        error = ExceptionValue(GeneratorExit, [])
+        try:
+            self.throw(error)
+        except StopIteration:
+            return
+        except Raised as raised:
+            if isinstance(raised.exception, ExceptionValue) and issubclass(raised.exception.cls, GeneratorExit):
+                return
+            raise
+        raise Raised(self.t.exception(RuntimeError, "generator ignored GeneratorExit"))
+
+    def suspended_inside(self) -> bool:
+        """Would Python run code of it when it is dropped?"""
+        return self.frame.started and not self.finished and self.frame.protected()
+
+    def _advance(self, value: Value, error: ExceptionValue | None) -> Value:
         self.running = True
         try:
-            yielded, result = self.frame.resume(value)
+            yielded, result = self.frame.resume(value, error)
         except BaseException:
             self.finished = True
             raise
@@ -265,7 +301,7 @@ class GeneratorRun:
 
 
 def bind_arguments(t: Tracer, f: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Slot]:
-    """Arguments by parameter name, as a call binds them. Raises (as a refusal) where Python raises TypeError."""
+    """Arguments by parameter name, as a call binds them. Raises TypeError in the program where they do not fit."""
     code = f.code
     names = code.co_varnames
     count, only = code.co_argcount, code.co_kwonlyargcount
@@ -275,17 +311,17 @@ def bind_arguments(t: Tracer, f: FunctionValue, args: Args, kwargs: Kwargs) -> d
         bound[names[at]] = SequenceValue(list(args[count:]), tuple)
         at += 1
     elif len(args) > count:
-        raise t.refuse("bad-call", f"{f.name}() takes {count} positional arguments but {len(args)} were given")
+        raise misfit(t, f, args, kwargs)
     extra: dict[str, Value] = {}
     for name, value in kwargs.items():
         if name in names[code.co_posonlyargcount : count + only]:
             if name in bound:
-                raise t.refuse("bad-call", f"{f.name}() got multiple values for argument {name!r}")
+                raise misfit(t, f, args, kwargs)
             bound[name] = value
         elif code.co_flags & 0x08:
             extra[name] = value
         else:
-            raise t.refuse("bad-call", f"{f.name}() got an unexpected keyword argument {name!r}")
+            raise misfit(t, f, args, kwargs)
     if code.co_flags & 0x08:
         bound[names[at]] = DictValue({k: (Constant(k), v) for k, v in extra.items()})
     first = count - len(f.defaults)
@@ -293,6 +329,6 @@ def bind_arguments(t: Tracer, f: FunctionValue, args: Args, kwargs: Kwargs) -> d
         if name not in bound:
             default = f.defaults[i - first] if first <= i < count else f.kwdefaults.get(name) if i >= count else None
             if default is None:
-                raise t.refuse("bad-call", f"{f.name}() misses the argument {name!r}")
+                raise misfit(t, f, args, kwargs)
             bound[name] = force(default)
     return bound

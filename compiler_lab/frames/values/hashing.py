@@ -7,7 +7,9 @@ PyTorch's counterpart: ``HashableTracker`` in ``torch/_dynamo/variables/dicts.py
 
 from __future__ import annotations
 
+import enum
 import types
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from .base import Args, Constant, Kwargs, NotConstant, Raised, Value
@@ -43,8 +45,11 @@ def _back(t: Tracer, key: object) -> Value:
     return t.lift(key)
 
 
-def user_key(t: Tracer, value: Value) -> UserKey:
+def user_key(t: Tracer, value: Value) -> Hashable:
     """The key of an object whose class says what its hash is."""
+    real = getattr(value, "real", None)
+    if isinstance(real, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return real
     return UserKey(t, value, number_of(t, value))
 
 
@@ -57,7 +62,7 @@ def number_of(t: Tracer, value: Value) -> int:
     if isinstance(value, (SequenceValue, DictValue)) or (isinstance(value, SetValue) and value.cls is set):
         raise Raised(t.exception(TypeError, f"unhashable type: '{value.python_type().__name__}'"))
     found = t.maybe_constant(value)
-    if isinstance(found, NotConstant) or not isinstance(found, (*PLAIN, frozenset)):
+    if isinstance(found, NotConstant) or not (isinstance(found, (*PLAIN, frozenset)) or type(found).__hash__ is enum.Enum.__hash__):
         raise t.refuse("identity", f"hash of {value.describe()}")
     return int(t.constant(t.fold(hash, [found])))
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Raised, Value, force
 from .containers import DictValue, DictView, SequenceValue, SetValue
 from .functions import GeneratorRun
-from .objects import ObjectValue
+from .objects import ExceptionValue, ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -51,36 +51,92 @@ def _iter_method(t: Tracer, it: IteratorValue, args: Args, kwargs: Kwargs) -> Va
 
 
 def _send(t: Tracer, it: IteratorValue, args: Args, kwargs: Kwargs) -> Value:
-    assert isinstance(it.run, GeneratorRun)
-    try:
-        return it.run.send(args[0])
-    except StopIteration:
-        raise Raised(t.exception(StopIteration)) from None
+    run = _generator(t, it)
+    return _given(t, run, lambda: run.send(args[0]))
 
 
 def _close(t: Tracer, it: IteratorValue, args: Args, kwargs: Kwargs) -> Value:
-    assert isinstance(it.run, GeneratorRun)
-    if not it.run.finished and it.run.frame.started:
-        raise t.refuse("generator", "closing a suspended generator")
-    it.run.finished = True
+    _generator(t, it).close()
     return NONE
 
 
+def _throw(t: Tracer, it: IteratorValue, args: Args, kwargs: Kwargs) -> Value:
+    """``throw(error)`` or ``throw(type, error, traceback)``."""
+    from .exceptions import made
+
+    run = _generator(t, it)
+    given = args[1] if len(args) > 1 and args[1] is not NONE else args[0]
+    if len(args) > 1 and not isinstance(given, ExceptionValue) and args[1] is not NONE:
+        given = args[0].call(t, [args[1]], {})
+    return _given(t, run, lambda: run.throw(made(t, given)))
+
+
+def _generator(t: Tracer, it: IteratorValue) -> GeneratorRun:
+    if not isinstance(it.run, GeneratorRun):
+        raise t.refuse("generator", f"a method of {it.describe()}")
+    return it.run
+
+
+def _given(t: Tracer, run: GeneratorRun, step: Callable[[], Value]) -> Value:
+    was = run.finished
+    try:
+        return step()
+    except StopIteration:
+        raise Raised(_stopped(t, run, was)) from None
+
+
+def _stopped(t: Tracer, run: Iterator[Value], was: bool = False) -> Value:
+    """The StopIteration of an iterator at its end; a generator's carries what it returned, the first time."""
+    carried = [run.result] if isinstance(run, GeneratorRun) and run.result is not NONE and not was else []
+    return t.exception(StopIteration, *carried)
+
+
 ITERATOR_METHODS: dict[str, Method] = {"__next__": _next_method, "__iter__": _iter_method}
-GENERATOR_METHODS: dict[str, Method] = {**ITERATOR_METHODS, "send": _send, "close": _close}
+GENERATOR_METHODS: dict[str, Method] = {**ITERATOR_METHODS, "send": _send, "close": _close, "throw": _throw}
 
 
 def next_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """``next(iterator[, default])``."""
     it = args[0]
+    if isinstance(it, ObjectValue):
+        try:
+            return _next_of(t, it)
+        except Raised as raised:
+            if len(args) > 1 and _is_stop(raised):
+                return args[1]
+            raise
     if not isinstance(it, IteratorValue):
-        return it.get(t, "__next__").call(t, [], {})
+        raise Raised(t.exception(TypeError, f"'{it.python_type().__name__}' object is not an iterator"))
+    was = isinstance(it.run, GeneratorRun) and it.run.finished
     found = next(it.run, None)
     if found is not None:
         return found
     if len(args) > 1:
         return args[1]
-    raise Raised(t.exception(StopIteration, *([it.run.result] if isinstance(it.run, GeneratorRun) and it.run.result is not NONE else [])))
+    raise Raised(_stopped(t, it.run, was))
+
+
+def _next_of(t: Tracer, it: ObjectValue) -> Value:
+    found = it.dunder(t, "__next__")
+    if found is None:
+        raise Raised(t.exception(TypeError, f"'{it.cls.__name__}' object is not an iterator"))
+    return found
+
+
+def _is_stop(raised: Raised) -> bool:
+    return isinstance(raised.exception, ExceptionValue) and issubclass(raised.exception.cls, StopIteration)
+
+
+def step(t: Tracer, it: Value) -> Value | None:
+    """The next value of an iterator; None at its end."""
+    if not isinstance(it, ObjectValue):
+        return next(it.iterate(t), None)
+    try:
+        return _next_of(t, it)
+    except Raised as raised:
+        if _is_stop(raised):
+            return None
+        raise
 
 
 def iter_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -25,7 +25,7 @@ CONSTANT_TYPES: frozenset[type[Any]] = frozenset(
         torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
     }
 )  # fmt: skip
-REAL_TYPES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType)
+REAL_TYPES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType, types.UnionType)
 
 
 def is_constant_type(value: Any) -> bool:

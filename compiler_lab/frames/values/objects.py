@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import sys
 import types
 import weakref
@@ -100,6 +101,15 @@ def class_attribute(t: Tracer, obj: Value, cls: type[Any], name: str) -> Value:
     if found is None:
         raise Raised(t.exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'"))
     return bind(t, obj, cls, found[0], name, found[1])
+
+
+MISSING = {
+    "__getitem__": "'{}' object is not subscriptable",
+    "__setitem__": "'{}' object does not support item assignment",
+    "__delitem__": "'{}' object doesn't support item deletion",
+    "__iter__": "'{}' object is not iterable",
+    "__len__": "object of type '{}' has no len()",
+}
 
 
 class ObjectValue(Value):
@@ -221,7 +231,7 @@ class ObjectValue(Value):
     def _need(self, t: Tracer, name: str, *args: Value) -> Value:
         found = self.dunder(t, name, *args)
         if found is None:
-            raise Raised(t.exception(TypeError, f"'{self.cls.__name__}' object does not support {name}"))
+            raise Raised(t.exception(TypeError, MISSING[name].format(self.cls.__name__)))
         return found
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -245,11 +255,25 @@ class ObjectValue(Value):
             return found.truth(t)
         from .containers import same_or_equal
 
+        if find_in_class(self.cls, "__iter__") is None and find_in_class(self.cls, "__getitem__") is None:
+            raise Raised(t.exception(TypeError, f"argument of type '{self.cls.__name__}' is not iterable"))
         return any(same_or_equal(t, v, value) for v in self.iterate(t))
 
     def iterate(self, t: Tracer) -> Iterator[Value]:
+        if find_in_class(self.cls, "__iter__") is None and find_in_class(self.cls, "__getitem__") is not None:
+            return self._items(t)
         found = self._need(t, "__iter__")
         return self._steps(t, found) if found is self or isinstance(found, ObjectValue) else found.iterate(t)
+
+    def _items(self, t: Tracer) -> Iterator[Value]:
+        """The old way: from item 0 to the first IndexError."""
+        for at in itertools.count():
+            try:
+                yield self.item(t, Constant(at))
+            except Raised as raised:
+                if isinstance(raised.exception, ExceptionValue) and issubclass(raised.exception.cls, IndexError):
+                    return
+                raise
 
     def _steps(self, t: Tracer, iterator: Value) -> Iterator[Value]:
         while True:
@@ -276,6 +300,7 @@ class ExceptionValue(ObjectValue):
     def __init__(self, cls: type[BaseException], args: Args) -> None:
         super().__init__(cls)
         self.args = list(args)
+        self.chain: dict[str, Value] = {}  # context and cause, once it has been raised
 
     def default_get(self, t: Tracer, name: str) -> Value:
         if name == "args":
@@ -284,19 +309,18 @@ class ExceptionValue(ObjectValue):
             return SequenceValue(list(self.args), tuple)
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else NONE
-        if name == "with_traceback":
-            raise t.refuse("exception", "with_traceback")
+        if name in exceptions.CHAIN:
+            return exceptions.chained(self, name)
+        if name in ("with_traceback", "add_note"):
+            raise t.refuse("exception", name)
         return self.attributes[name] if name in self.attributes else super().default_get(t, name)
 
-    def text(self, t: Tracer) -> str:
-        """``str(e)`` for classes that do not define their own."""
-        found = lookup(t, self.cls, "__str__")
-        if found is None or found[0] not in (BaseException, KeyError, AttributeError, NameError):
-            raise t.refuse("exception", f"str() of a {self.cls.__name__}")
-        args = tuple(t.constant(a) for a in self.args)
-        if len(args) == 1:
-            return repr(args[0]) if issubclass(self.cls, KeyError) else str(args[0])
-        return str(args) if args else ""
+    def default_set(self, t: Tracer, name: str, value: Value) -> None:
+        if name == "__traceback__" and isinstance(value, exceptions.Traceback):
+            return  # contextlib puts back the one it was raised with
+        if name in (*exceptions.CHAIN, "args") or find_in_class(self.cls, name) is not None:
+            raise t.refuse("exception", f"setting {name!r} of {self.describe()}")
+        super().default_set(t, name, value)
 
 
 class ClassValue(Value):
@@ -334,6 +358,8 @@ class ClassValue(Value):
         return self._unbound(t, found[0], name, found[1])
 
     def _meta(self, t: Tracer, name: str) -> Value:
+        if find_in_class(type(self.real), name) is not None:
+            raise t.refuse("attribute", f"{name!r} of {self.describe()}, which its metaclass has")
         raise Raised(t.exception(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'"))
 
     def _unbound(self, t: Tracer, owner: type[Any], name: str, attribute: Any) -> Value:
@@ -355,8 +381,21 @@ class ClassValue(Value):
 
     def item(self, t: Tracer, key: Value) -> Value:
         if isinstance(self.real, enum.EnumMeta):
-            return Constant(self.real.__members__[t.constant(key)])
+            return t.fold(self.real.__getitem__, [t.constant(key)])
+        found = find_in_class(self.real, "__class_getitem__")
+        if found is None and type(self.real) in KNOWN_METACLASSES:
+            raise Raised(t.exception(TypeError, f"type '{self.real.__name__}' is not subscriptable"))
+        if found is not None and isinstance(found[1], classmethod) and not is_library_module(found[0].__module__):
+            return bind(t, self, self.real, found[0], "__class_getitem__", found[1]).call(t, [key], {})
         return self  # Generic[T]: only annotations look at the difference
+
+    def length(self, t: Tracer) -> int:
+        return len(self.real) if isinstance(self.real, enum.EnumMeta) else super().length(t)
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        if isinstance(self.real, enum.EnumMeta):
+            return bool(t.constant(t.fold(self.real.__contains__, [t.constant(value)])))
+        return super().contains(t, value)
 
     def iterate(self, t: Tracer) -> Iterator[Value]:
         if isinstance(self.real, enum.EnumMeta):
@@ -450,3 +489,6 @@ class SuperValue(Value):
             if not is_library_module(base.__module__):
                 t.guard("absent", Source("constant", base), name, why="another class was looked at in its place")
         raise Raised(t.exception(AttributeError, f"'super' object has no attribute '{name}'"))
+
+
+from . import exceptions  # noqa: E402 - it needs the classes above

@@ -67,6 +67,8 @@ def binary(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
     inplace = symbol.endswith("=")
     symbol = symbol.rstrip("=")
     row = BINARY[symbol]
+    if symbol == "%" and isinstance(a, Constant) and isinstance(a.value, str) and not isinstance(b, TensorValue):
+        return percent(t, a, b)
     if isinstance(a, ObjectValue) or isinstance(b, ObjectValue):
         return _on_objects(t, row, inplace, a, b)
     if isinstance(a, TensorValue) or isinstance(b, TensorValue):
@@ -87,8 +89,6 @@ def binary(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
             return found
     if symbol == "|" and (isinstance(a, ClassValue) or isinstance(b, ClassValue)):
         return t.fold(row.function, [_class_or_none(t, a), _class_or_none(t, b)])
-    if symbol == "%" and isinstance(a, Constant) and isinstance(a.value, str):
-        return percent(t, a, b)
     if symbol not in "+*" and not (t.is_constant(a) and t.is_constant(b)) and _is_plain(a) and _is_plain(b):
         raise Raised(t.exception(TypeError, _unsupported(symbol, inplace, a, b)))
     return t.fold(row.inplace if inplace else row.function, [t.constant(a), t.constant(b)])
@@ -203,6 +203,8 @@ def unary(t: Tracer, symbol: str, value: Value) -> Value:
         if found is None:
             raise Raised(t.exception(TypeError, f"bad operand type for unary {symbol}: '{value.cls.__name__}'"))
         return found
+    if symbol == "~" and isinstance(value, Constant) and isinstance(value.value, bool):
+        raise t.refuse("output", "~ of a bool, which warns on newer Pythons")
     return t.fold(function, [t.constant(value)])
 
 
@@ -217,6 +219,7 @@ def compare(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
         return t.op(function, [a, b])
     if isinstance(a, ObjectValue) or isinstance(b, ObjectValue):
         return _compare_objects(t, symbol, name, reflected, a, b)
+    a, b = _as_set(t, a, b), _as_set(t, b, a)
     x, y = t.maybe_constant(a), t.maybe_constant(b)
     if not isinstance(x, NotConstant) and not isinstance(y, NotConstant):
         return t.fold(function, [x, y])
@@ -225,6 +228,12 @@ def compare(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
     if isinstance(a, SetValue) and isinstance(b, SetValue):
         return Constant(function(set(a.entries), set(b.entries)))
     raise t.refuse("unknown-value", f"{a.describe()} {symbol} {b.describe()}")
+
+
+def _as_set(t: Tracer, value: Value, other: Value) -> Value:
+    """Keys and items of a dict compare with sets and with each other as sets do."""
+    alike = isinstance(other, SetValue) or (isinstance(other, DictView) and other.kind != "values")
+    return SetValue(entries_of(t, value)) if isinstance(value, DictView) and value.kind != "values" and alike else value
 
 
 def _equal(t: Tracer, a: Value, b: Value) -> bool:

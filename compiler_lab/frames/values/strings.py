@@ -167,9 +167,6 @@ class Shown:
     def __getattribute__(self, name: str) -> Any:
         raise _inside(self)[0].refuse("attribute", f"{name!r} in a format string")
 
-    def __getitem__(self, key: Any) -> Any:
-        raise _inside(self)[0].refuse("unknown-value", "a subscript in a format string")
-
     def __str__(self) -> str:
         return text_of(*_inside(self), "__str__")
 
@@ -180,21 +177,28 @@ class Shown:
         return format_value(*_inside(self), None, spec)
 
 
+class ShownPart(Shown):
+    """One that ``str.format`` may ask for an item."""
+
+    def __getitem__(self, key: Any) -> Any:
+        raise _inside(self)[0].refuse("unknown-value", "a subscript in a format string")
+
+
 def _inside(stand_in: Shown) -> tuple[Tracer, Value]:
     return object.__getattribute__(stand_in, "value")
 
 
-def shown(t: Tracer, value: Value) -> Any:
+def shown(t: Tracer, value: Value, cls: type[Shown] = ShownPart) -> Any:
     """The plain value, or something that has its text."""
     known = t.maybe_constant(value)
     if not isinstance(known, NotConstant) and not _unordered(value):
         return known
     if isinstance(value, SequenceValue) and issubclass(value.cls, tuple):
-        return tuple(shown(t, v) for v in value.values())
+        return tuple(shown(t, v, cls) for v in value.values())
     if isinstance(value, DictValue) and value.cls is dict:
-        return {t.constant(k): shown(t, v) for k, v in value.pairs()}
+        return {t.constant(k): shown(t, v, cls) for k, v in value.pairs()}
     if isinstance(value, (ObjectValue, SequenceValue, DictValue)):
-        return Shown(t, value)
+        return cls(t, value)
     return t.constant(value)
 
 
@@ -205,7 +209,9 @@ def join(t: Tracer, method: Callable[..., Any], args: Args) -> Value:
 
 def percent(t: Tracer, template: Value, value: Value) -> Value:
     """``template % value``."""
-    return t.fold(lambda a, b: a % b, [t.constant(template), shown(t, value)])
+    if isinstance(value, ObjectValue) and not value.lacks("__getitem__"):
+        raise t.refuse("unknown-value", f"{value.describe()} as the values of a format")
+    return t.fold(lambda a, b: a % b, [t.constant(template), shown(t, value, Shown)])
 
 
 def call_method(t: Tracer, method: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
