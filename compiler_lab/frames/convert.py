@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -132,6 +132,8 @@ class Converter:
             specialization = self.interpret(frame)
             work = any(n.op.startswith("call") for n in specialization.graph.graph.nodes)
             if (stop := specialization.stop) is not None:
+                stop = self.pieces.begun(frame.code, stop)
+                specialization = replace(specialization, stop=stop)
                 if self.fullgraph or not (work or work_follows(frame.code, stop.at)):
                     raise stopped(stop.found)
             elif hooked and not work:

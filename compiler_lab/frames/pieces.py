@@ -19,8 +19,8 @@ from .code import read_code
 from .frame import FrameInput
 from .guards import GLOBALS
 from .hook import Callback, frame_hook
-from .ir import Stop
-from .resume import Next, Point, Resumed, ordinal, rest, resumed, step
+from .ir import Recipe, Source, Stop
+from .resume import Next, Point, Resumed, index, ordinal, rest, resumed, step
 
 if TYPE_CHECKING:
     from .convert import Converter, Entry
@@ -78,6 +78,16 @@ class Pieces:
         """The user's own code for the code of a piece."""
         piece = self.pieces.get(id(code))
         return code if piece is None else piece.root
+
+    def begun(self, code: CodeType, stop: Stop) -> Stop:
+        """``stop``; for a piece that stops before it has put its own stack in place, where it begins."""
+        piece = self.pieces.get(id(code))
+        if piece is None or ordinal(read_code(code), stop.at) >= piece.resumed.shift:
+            return stop
+        given = lambda name: Recipe("source", Source("local", name))
+        point = piece.resumed.point
+        stack = tuple(None if null else given(f".stack{n}") for n, null in enumerate(point.nulls))
+        return Stop(index(read_code(code), point.at + piece.resumed.shift), stack, tuple((n, given(n)) for n in point.locals), (), stop.found)
 
     def pause(self, code: CodeType, stop: Stop) -> Pause:
         """The pause for a frame of ``code``, user's code or a piece's, that stops at ``stop``."""

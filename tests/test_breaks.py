@@ -1,0 +1,658 @@
+"""Frames in pieces: every program gives what Python gives: results, output, mutations, exceptions and their lines; and graphs around the breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import copy
+import gc
+import io
+import threading
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+import compiler_lab
+from compiler_lab.frames.code import read_code
+from compiler_lab.frames.hook import surface
+from compiler_lab.frames.resume import Next, Point, index, ordinal, resumable, step
+
+X = torch.arange(6.0).reshape(2, 3)
+CONTEXT = contextvars.copy_context()
+
+
+def through_c(fn: Callable[..., Any], *args: Any) -> Any:
+    """Calls ``fn`` from C, where capture cannot follow."""
+    return CONTEXT.run(fn, *args)
+
+
+class Count:
+    """A backend that counts, and runs the graph as it is."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+        self.calls = 0
+
+    def __call__(self, gm: Any, inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs.append(gm)
+
+        def run(*args: Any) -> Any:
+            self.calls += 1
+            return gm.forward(*args)
+
+        return run
+
+
+class Log:
+    """A context manager of the user's that writes down what happens to it."""
+
+    def __init__(self, log: list[Any], keeps: bool = False) -> None:
+        self.log, self.keeps = log, keeps
+
+    def __enter__(self) -> Log:
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> bool:
+        self.log.append(("exit", kind and kind.__name__, str(value)))
+        return self.keeps
+
+
+def plain(value: Any) -> Any:
+    """A value as text and numbers, so that two runs can be compared."""
+    if isinstance(value, Tensor):
+        return ("tensor", tuple(value.shape), str(value.dtype), value.requires_grad, value.tolist())
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *map(plain, value))
+    if isinstance(value, dict):
+        return ("dict", *((k, plain(v)) for k, v in value.items()))
+    if isinstance(value, (nn.Module, Log, Base)) or callable(value):
+        return type(value).__name__, plain(value.__dict__) if isinstance(value, Base) else None
+    return value
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """(result or exception with its line in this file, what was printed, the arguments afterwards, grad mode)."""
+    args = copy.deepcopy(args)
+    out = io.StringIO()
+    torch.manual_seed(0)
+    with contextlib.redirect_stdout(out):
+        try:
+            result = ("returned", plain(fn(*args)))
+        except Exception as error:  # noqa: BLE001 - compared with the other run's
+            lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == __file__ and f.name not in ("outcome", "__exit__")]
+            result = ("raised", type(error).__name__, str(error), lines[-1], type(error.__context__).__name__)
+    return result, out.getvalue(), plain(args), torch.is_grad_enabled()
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    compiler_lab.reset()
+    yield
+    assert surface().ef.get_eval_frame_callback() is None
+    compiler_lab.reset()
+
+
+# programs: (function, arguments, graphs, breaks); None where a number says nothing
+
+
+def printed(x: Tensor) -> Tensor:
+    y = x + 1
+    print("sum", y.sum().item())
+    return y * 2
+
+
+def several(x: Tensor) -> Tensor:
+    y = x + 1
+    print("one")
+    y = y * 2
+    print("two")
+    y = y - 3
+    print("three")
+    return y / 4
+
+
+def branched(x: Tensor) -> Tensor:
+    y = x + 1
+    if y.sum() > 0:
+        z = y * 2
+    else:
+        z = y - 2
+    return z + y
+
+
+def short_circuit(x: Tensor, n: int) -> Tensor:
+    y = x * 2
+    return (y if n and y.sum() > 0 or y.max() > 100 else -y) + 1
+
+
+def loop_for(x: Tensor, n: int) -> Tensor:
+    for i in range(n):
+        x = x + i
+        print(i)
+    else:
+        x = x * 2
+        print("done")
+    return x - 1
+
+
+def loop_over_list(x: Tensor, items: list[int]) -> Tensor:
+    for i in items:
+        x = x * i
+        print("item", i)
+        if i == 3:
+            items.append(7)
+            continue
+        if i == 7:
+            break
+        x = x + 1
+    return x
+
+
+def loop_while(x: Tensor) -> Tensor:
+    steps = 0
+    while x.sum() < 100:
+        x = x + 3
+        steps += 1
+        if steps > 50:
+            break
+    else:
+        x = x - 1
+    return x * steps
+
+
+def nested_loops(x: Tensor) -> Tensor:
+    for i in (1, 2):
+        for name, w in {"a": 2, "b": 3}.items():
+            x = x * w + i
+            print(name, i)
+        x = x - 1
+    return x
+
+
+def zipped(x: Tensor) -> Tensor:
+    for i, (a, b) in enumerate(zip([1, 2, 3], [4, 5, 6], strict=True)):
+        x = x + a * b
+        print(i, x.sum().item())
+    return x
+
+
+def in_comprehension(x: Tensor) -> Any:
+    y = x + 1
+    values = [print("c", v) or y * v for v in range(3)]
+    table = {k: (y + k).sum().item() for k in (1, 2)}
+    return values, table, y * 2
+
+
+def with_log(x: Tensor, log: list[Any], keeps: bool, bad: bool) -> Any:
+    y = x + 1
+    with Log(log, keeps) as entered:
+        y = y * 2
+        print("inside", entered.keeps)
+        y = y + 1
+        if bad:
+            print("bad")
+            raise ValueError("of the program")
+        y = y - 2
+    log.append("after")
+    return y * 3
+
+
+def with_two(x: Tensor, log: list[Any]) -> Any:
+    with Log(log), Log(log) as inner:
+        x = x * 2
+        print(len(inner.log))
+        x = x + 1
+        with contextlib.suppress(KeyError):
+            print("third")
+            {}["missing"]
+            x = x * 1000
+        print("out")
+        x = x - 1
+    return x
+
+
+def no_grad(x: Tensor) -> Any:
+    w = (x + 1).requires_grad_(True) if not x.requires_grad else x * 1
+    a = w * 2
+    with torch.no_grad():
+        b = w * 3
+        print(b.requires_grad, torch.is_grad_enabled())
+        c = w * 4
+        with torch.enable_grad():
+            d = w * 5
+            print(d.requires_grad, torch.is_grad_enabled())
+            d = d + 1
+        print(c.requires_grad, torch.is_grad_enabled())
+        c = c + w
+    print(torch.is_grad_enabled())
+    return a, b, c, d, w * 6
+
+
+def no_grad_raises(x: Tensor, caught: bool) -> Any:
+    try:
+        with torch.no_grad():
+            y = x * 2
+            print("in no_grad")
+            y = y + 1
+            print("raising", [1, 2][int(y.sum().item()) * 0 + 5])
+            y = y * 100
+    except IndexError:
+        if not caught:
+            raise
+        print("caught", torch.is_grad_enabled())
+        y = x + 1
+    return y * 2
+
+
+def grad_off(x: Tensor) -> Any:
+    torch.set_grad_enabled(False)
+    y = x * 2
+    print(torch.is_grad_enabled())
+    y = y + 1
+    torch.set_grad_enabled(True)
+    z = x * 2
+    print(torch.is_grad_enabled())
+    return y, z + 1
+
+
+def autocast(x: Tensor) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        y = x @ x.T
+        print(y.dtype, torch.is_autocast_enabled("cpu"))
+        z = y @ x
+    print(z.dtype, torch.is_autocast_enabled("cpu"))
+    return y, z, x @ x.T
+
+
+def inference(x: Tensor) -> Any:
+    with torch.inference_mode():
+        y = x * 2
+        print(torch.is_inference_mode_enabled())
+        z = y + 1
+    print(torch.is_inference_mode_enabled(), z.is_inference())
+    return z * 1.0, x * 2
+
+
+def tries(x: Tensor, what: str) -> Any:
+    y = x + 1
+    try:
+        y = y * 2
+        print("before", int(what))
+        y = y - 1
+    except ValueError as error:
+        print("caught", error)
+        y = y * 10
+    else:
+        print("else")
+        y = y + 5
+    finally:
+        print("finally")
+        y = y + 100
+    return y * 2
+
+
+def tries_in_loop(x: Tensor, items: list[Any]) -> Any:
+    total = x * 0
+    for item in items:
+        try:
+            total = total + int(item)
+            print("good", item)
+        except ValueError:
+            total = total - 1
+            print("bad", item)
+            continue
+        finally:
+            total = total * 2
+    return total
+
+
+def finally_returns(x: Tensor) -> Any:
+    try:
+        y = x * 2
+        print("try")
+        raise KeyError("lost")
+    finally:
+        print("finally")
+        return y + 1  # noqa: B012
+
+
+def re_raises(x: Tensor) -> Any:
+    y = x + 1
+    try:
+        print("first")
+        y = y / 2
+        raise ValueError("one")
+    except ValueError as error:
+        print("second")
+        raise RuntimeError("two") from error
+
+
+def raises_later(x: Tensor) -> Any:
+    y = x * 2
+    print("before")
+    y = y + 1
+    z = y.sum()
+    return z.reshape(2, 3)
+
+
+def helper_breaks(x: Tensor, n: int) -> Tensor:
+    y = x * n
+    print("helper", n)
+    return y + 1
+
+
+def calls_helper(x: Tensor) -> Tensor:
+    y = x + 1
+    for n in range(3):
+        y = helper_breaks(y, n + 1)
+        y = y * 2
+    return helper_breaks(y, 9) - 1
+
+
+def recursive(x: Tensor, n: int) -> Tensor:
+    if n == 0:
+        return x
+    y = x + n
+    print("level", n)
+    return recursive(y, n - 1) * 2
+
+
+def star_calls(x: Tensor, *args: Any, key: int = 2, **more: Any) -> Any:
+    y = x * key
+    print(*args, sep="-", end="!\n", **({} if key else {"flush": True}))
+    return y + sum(args), args, key, sorted(more), (lambda *a, **k: (a, sorted(k)))(*args, **more)
+
+
+def deletes(x: Tensor) -> Any:
+    y = x + 1
+    z = y * 2
+    print("before")
+    del y
+    print("after")
+    try:
+        return y  # noqa: F821
+    except UnboundLocalError as error:
+        return z * 3, str(error)
+
+
+def unbound(x: Tensor, define: bool) -> Any:
+    y = x + 1
+    if define:
+        late = y * 2
+    print("between")
+    return late + y
+
+
+def unpacks(x: Tensor) -> Any:
+    a, *b = through_c(lambda: [1, 2, 3])
+    (c, d), e = x.tolist(), x * a
+    print(c, b)
+    return e + sum(b), c, d
+
+
+def closes_over(x: Tensor) -> Any:
+    k = 1
+
+    def add(v: Tensor) -> Tensor:
+        nonlocal k
+        k += 1
+        return v + k
+
+    y = add(x)
+    print("k", k)
+    y = add(y)
+    k = k * 10
+    print("k", k)
+    return add(y), k, add.__closure__ is not None
+
+
+def argument_in_cell(x: Tensor, n: int) -> Any:
+    get = lambda: x * n
+    print("cell")
+    n = n + 1
+    x = x + 1
+    print("again")
+    return get() + 1
+
+
+class Base:
+    scale = 2
+
+    def apply(self, x: Tensor) -> Tensor:
+        print("base")
+        return x * self.scale
+
+
+class Derived(Base):
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def apply(self, x: Tensor) -> Tensor:
+        y = super().apply(x) + 1
+        self.calls += 1
+        print("derived", self.calls)
+        y = super().apply(y) * 2
+        return y - self.calls
+
+
+def method(x: Tensor, owner: Derived) -> Any:
+    return owner.apply(x), owner.calls
+
+
+def stores(x: Tensor, box: dict[str, Any], items: list[Any]) -> Any:
+    y = x + 1
+    box["y"] = 5
+    print("stored", box["y"])
+    items.append(2)
+    box["z"] = len(items)
+    print("stored", items)
+    del box["z"]
+    items[0] = 9
+    return y * box["y"]
+
+
+def in_place(x: Tensor) -> Any:
+    y = x + 1
+    x.add_(1)
+    print(x.sum().item())
+    x.mul_(2)
+    view = x[0]
+    print(view.sum().item())
+    view.zero_()
+    return y, x
+
+
+def middle_of_expression(x: Tensor) -> Any:
+    return (x + 1, [x * 2, print("middle") or x * 3], {"k": (x - 1).sum().item(), "l": f"{x.sum().item():.1f}"}, x[0] + 1)
+
+
+def in_slice(x: Tensor, n: int) -> Any:
+    y = x * 2
+    return y[: int(x[0, 1].item()) + n], y[0, int(x[0, 2].item())]
+
+
+def imports(x: Tensor) -> Any:
+    y = x + 1
+    import colorsys
+
+    return y * len(colorsys.__name__)
+
+
+def calls_c(x: Tensor) -> Any:
+    y = x + 1
+    z = through_c(torch.mul, y, 2)
+    return through_c(lambda: z - 1) * 3
+
+
+def random_numbers(x: Tensor) -> Any:
+    a = x + torch.rand(3)
+    print("rand")
+    return a + torch.rand(3)
+
+
+def global_written(x: Tensor) -> Any:
+    global WRITTEN
+    y = x + 1
+    WRITTEN = 3
+    print(WRITTEN)
+    WRITTEN = WRITTEN + 1
+    return y * WRITTEN
+
+
+WRITTEN = 0
+
+
+def looks_at_locals(x: Tensor) -> Any:
+    a = 1
+    y = x + a
+    b = 2
+    print(sorted(locals()))
+    return y * b
+
+
+def lambda_default(x: Tensor) -> Any:
+    fn = lambda v, k=3, *, m=x: v * k + m
+    print("made")
+    return fn(x) + fn(x, 4, m=x * 2)
+
+
+def match_statement(x: Tensor, value: Any) -> Any:
+    y = x + 1
+    print("match")
+    match value:
+        case [a, b]:
+            y = y * a + b
+        case {"k": k}:
+            y = y - k
+        case _:
+            y = y * 0
+    print("matched")
+    return y
+
+
+def ternary_walrus(x: Tensor) -> Any:
+    if (n := int(x.sum().item())) > 3 and (m := n * 2):
+        x = x + m
+    return x * n
+
+
+def asserts(x: Tensor, limit: float) -> Any:
+    y = x * 2
+    if not y.sum() < limit:
+        raise AssertionError("too large")
+    return y + 1
+
+
+PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    (printed, (X,)),
+    (several, (X,)),
+    (branched, (X,)),
+    (branched, (-X * 9,)),
+    *((short_circuit, (X * s, n)) for s in (1, -1, 100) for n in (0, 1)),
+    (loop_for, (X, 4)),
+    (loop_for, (X, 0)),
+    (loop_over_list, (X, [1, 2, 3, 4])),
+    (loop_while, (X,)),
+    (loop_while, (X * 0 - 60,)),
+    (nested_loops, (X,)),
+    (zipped, (X,)),
+    (in_comprehension, (X,)),
+    *((with_log, (X, [], keeps, bad)) for keeps in (False, True) for bad in (False, True)),
+    (with_two, (X, [])),
+    (no_grad, (X,)),
+    (no_grad, (X.clone().requires_grad_(),)),
+    (no_grad_raises, (X, True)),
+    (no_grad_raises, (X, False)),
+    (grad_off, (X.clone().requires_grad_(),)),
+    (autocast, (X,)),
+    (inference, (X,)),
+    (tries, (X, "1")),
+    (tries, (X, "x")),
+    (tries, (X, None)),
+    (tries_in_loop, (X, ["1", "x", "3", 4])),
+    (finally_returns, (X,)),
+    (re_raises, (X,)),
+    (raises_later, (X,)),
+    (calls_helper, (X,)),
+    (recursive, (X, 3)),
+    (star_calls, (X, 1, 2)),
+    (deletes, (X,)),
+    (unbound, (X, True)),
+    (unbound, (X, False)),
+    (unpacks, (X,)),
+    (closes_over, (X,)),
+    (argument_in_cell, (X, 2)),
+    (method, (X, Derived())),
+    (stores, (X, {}, [1])),
+    (in_place, (X,)),
+    (middle_of_expression, (X,)),
+    (in_slice, (X, 0)),
+    (imports, (X,)),
+    (calls_c, (X,)),
+    (random_numbers, (X,)),
+    (global_written, (X,)),
+    (looks_at_locals, (X,)),
+    (lambda_default, (X,)),
+    (match_statement, (X, [1, 2])),
+    (match_statement, (X, {"k": 3})),
+    (match_statement, (X, 5)),
+    (ternary_walrus, (X,)),
+    (asserts, (X, 100.0)),
+    (asserts, (X, 1.0)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(PROGRAMS)), ids=lambda n: f"{n}-{PROGRAMS[n][0].__name__}")
+def test_programs_in_pieces_are_pythons(case: int) -> None:
+    fn, args = PROGRAMS[case]
+    count = Count()
+    compiled = compiler_lab.compile(fn, backend=count)
+    expected = outcome(fn, args)
+    for _ in range(3):
+        assert outcome(compiled, args) == expected
+    assert count.graphs, "nothing was captured"
+    assert compiler_lab.stats()["graphs"] == len(count.graphs)
+
+
+@pytest.mark.parametrize("case", range(len(PROGRAMS)), ids=lambda n: f"{n}-{PROGRAMS[n][0].__name__}")
+def test_every_instruction_of_a_program_can_be_a_piece(case: int) -> None:
+    """Each instruction is run by a function of its own: any of them may be where a graph breaks."""
+    fn, args = PROGRAMS[case]
+    code = fn.__code__
+    if not resumable(code):
+        pytest.skip("not resumable")
+    assert outcome(lambda *args: one_by_one(fn, args), args) == outcome(fn, args)
+
+
+def one_by_one(fn: Any, args: tuple[Any, ...]) -> Any:
+    code: types.CodeType = fn.__code__
+    info = read_code(code)
+    bound = dict(zip(code.co_varnames, args, strict=False))
+    if code.co_flags & 0x4:
+        star = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+        bound = {**{k: v for k, v in bound.items() if k in code.co_varnames[: code.co_argcount]}, star: args[code.co_argcount :]}
+    bound |= fn.__kwdefaults__ or {}
+    if code.co_flags & 0x8:
+        bound[code.co_varnames[code.co_argcount + code.co_kwonlyargcount + 1]] = {}
+    start = next(n for n, i in enumerate(info.instructions) if i.name == "RESUME") + 1
+    names = tuple(n for n in code.co_varnames if n in bound and n not in code.co_cellvars)
+    state: Any = [bound[n] for n in names]
+    cells = (*(types.CellType(bound[c]) if c in bound else types.CellType() for c in code.co_cellvars), *(fn.__closure__ or ()))
+    del bound
+    point = Point(ordinal(info, start), names, ())
+    while True:
+        python, ends = step(code, point)
+        assert index(info, point.at) >= start
+        result = types.FunctionType(python, fn.__globals__, fn.__name__, None, cells)(state)
+        if type(result) is not Next:
+            return result
+        number, state = result
+        point = ends[number]
