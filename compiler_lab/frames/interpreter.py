@@ -51,6 +51,7 @@ class Frame:
         self.keywords: tuple[str, ...] = ()
         self.pc = self.at = 0
         self.began = 0  # the step of the whole capture at which the present instruction began
+        self.given: tuple[Lazy, ...] = ()  # what a captured frame was called with
         self.outer: Stack = ()
         self.result: Value = NONE
         self.started = False
@@ -338,7 +339,9 @@ def top_frame(t: Interpreter, frame: FrameInput) -> Frame:
     free = frame.code.co_freevars
     locals: dict[str, Any] = {k: Lazy(t, v, Source("local", k)) for k, v in frame.locals.items() if k not in free}
     cells = [Cell(Lazy(t, frame.locals[k], Source("closure", k)) if k in frame.locals else None, existing=True) for k in free]
-    return Frame(t, frame.code, scope, locals, cells)
+    top = Frame(t, frame.code, scope, locals, cells)
+    top.given = tuple(locals.values())
+    return top
 
 
 def check_modes(code: CodeType, definition: Stack) -> None:

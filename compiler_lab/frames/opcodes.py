@@ -126,7 +126,8 @@ def store_fast(f: Frame, t: Tracer, i: Inst) -> None:
 
 @row("DELETE_FAST")
 def delete_fast(f: Frame, t: Tracer, i: Inst) -> None:
-    f.load(i.value)
+    if f.locals.get(i.value) is None:
+        f.load(i.value)
     del f.locals[i.value]
 
 

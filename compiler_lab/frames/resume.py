@@ -30,6 +30,7 @@ PROLOGUE = ("RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR")
 BEFORE_CALL = ("KW_NAMES", "PRECALL")  # these and the CALL that follows are one instruction: the names of keywords are nowhere in the frame
 METHOD_LOADS = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_SUPER_ATTR")
 READS = ("LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
+MOVES = ("STORE_FAST", "POP_TOP", "NOP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "FOR_ITER")
 ENDS = ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS")
 JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"})
@@ -167,34 +168,16 @@ def rest(code: CodeType, point: Point) -> CodeType:
 
 
 def step(code: CodeType, point: Point) -> tuple[CodeType, tuple[Point, ...]]:
-    """The instruction at ``point`` for Python to run, and the points where it can end; the code gives ``Next((number of the point, state))``."""
-    info = read_code(code)
-    at = index(info, point.at)
-    while info.instructions[at].name in (*BEFORE_CALL, "EXTENDED_ARG"):
-        at += 1
-    inst, handler = info.instructions[at], info.handler(at)
+    """The instruction at ``point`` for Python to run, with the moves that follow it, and the points where that can end; the code gives
+    ``Next((number of the point, state))``."""
     writer = _Writer(code, point)
     argument = writer.take_state()
     writer.push_stack()
-    caught, jumped = Label(), Label()
-    begin = TryBegin(caught, handler.lasti, handler.depth) if handler else None
-    writer.out += [begin] if begin else []
-    originals = writer.originals[point.at : ordinal(info, at) + 1]
-    for original in originals:
-        writer.out += _bound(original.copy()) if inst.target < 0 else [_jump(original, jumped)]
-    writer.out += [TryEnd(begin)] if begin else []
-    ends: list[Point] = []
-    for where, taken in _ends(info, at):
-        end = _after(code, point, inst, where, taken)
-        if taken:
-            writer.out.append(jumped)
-            if inst.name == "FOR_ITER" and not PYTHON_311:
-                writer.emit("END_FOR")  # jumped over by the interpreter itself
-        writer.leave(end, len(ends))
-        ends.append(end)
-    if handler:
-        writer.body({ordinal(info, handler.target): caught})
-    return writer.assemble([argument], code.co_qualname), tuple(ends)
+    info = read_code(code)
+    writer.run(index(info, point.at), point, set())
+    if writer.handlers:
+        writer.body(writer.handlers)
+    return writer.assemble([argument], code.co_qualname), tuple(writer.ends)
 
 
 def _ends(info: CodeInfo, at: int) -> list[tuple[int, bool]]:
@@ -284,6 +267,8 @@ class _Writer:
         self.line = InstrLocation(self.where.lineno if self.where and self.where.lineno else code.co_firstlineno, None, None, None)
         self.free = (*code.co_cellvars, *code.co_freevars)
         self.out: list[Any] = []
+        self.ends: list[Point] = []
+        self.handlers: dict[int, Label] = {}  # by number of their first instruction
         if self.free:
             self.emit("COPY_FREE_VARS", len(self.free))
         self.emit("RESUME", 0)
@@ -330,8 +315,38 @@ class _Writer:
                 self.emit("LOAD_FAST", f".stack{n}")
                 self.emit("DELETE_FAST", f".stack{n}")
 
-    def leave(self, end: Point, number: int) -> None:
+    def run(self, at: int, point: Point, seen: set[int]) -> None:
+        """The instruction ``at``, whatever it is; then what only moves values, or ends a loop's round; then return the state."""
+        info = read_code(self.code)
+        seen.add(at)
+        first = ordinal(info, at)
+        while info.instructions[at].name in (*BEFORE_CALL, "EXTENDED_ARG"):
+            at += 1
+        inst, handler, jumped = info.instructions[at], info.handler(at), Label()
+        begin = None
+        if handler:
+            label = self.handlers.setdefault(ordinal(info, handler.target), Label())
+            begin = TryBegin(label, handler.lasti, handler.depth)
+            self.out.append(begin)
+        for original in self.originals[first : ordinal(info, at) + 1]:
+            self.out += _bound(original.copy()) if inst.target < 0 else [_jump(original, jumped)]
+        if begin:
+            self.out.append(TryEnd(begin))
+        for where, taken in _ends(info, at):
+            if taken:
+                self.out.append(jumped)
+                if inst.name == "FOR_ITER" and not PYTHON_311:
+                    self.emit("END_FOR")  # jumped over by the interpreter itself
+            after = _after(self.code, point, inst, where, taken)
+            if info.instructions[where].name in MOVES and where not in seen:
+                self.run(where, after, {*seen})
+            else:
+                self.leave(after)
+
+    def leave(self, end: Point) -> None:
         """Pack the state and return it."""
+        number = len(self.ends)
+        self.ends.append(end)
         for n in reversed(range(len(end.nulls))):
             self.emit("STORE_FAST", f".stack{n}")
         self.emit("PUSH_NULL")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .ir import Break, Recipe, Source, Stop
 from .reasons import CaptureUnsupported
 from .resume import before_call, live
-from .values.base import NULL, Lazy, Slot
+from .values.base import NULL, Constant, Lazy, Slot, force
 from .values.builtins import BuiltinValue
 from .values.functions import CellValue
 
@@ -39,7 +39,7 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
         raise CaptureUnsupported("exception", "an exception is being handled", frame.call_stack(), frame.instruction())
     if frame.t.modes() != frame.t.before:
         raise CaptureUnsupported("context-manager", "a mode of torch's is on", frame.call_stack(), frame.instruction())
-    recipe = functools.partial(_recipe, results, frame)
+    recipe = functools.partial(_recipe, results, frame, _passed_on(frame))
     stack = tuple(None if v is NULL else recipe(v) for v in frame.stack)
     names = live(frame.code)[frame.at]
     locals = tuple((n, recipe(frame.locals[n])) for n in frame.code.co_varnames if n in names and frame.locals.get(n) is not None)
@@ -47,11 +47,23 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
     return Stop(frame.at, stack, locals, cells, found)
 
 
-def _recipe(results: Results, frame: Frame, slot: Slot) -> Recipe:
+def _passed_on(frame: Frame) -> dict[int, Lazy]:
+    """Plain values, by id, that were loaded for the present instruction and for nothing else: which ones they are is not for capture to know."""
+    found: dict[int, Lazy] = {}
+    for slot in frame.given:
+        if isinstance(slot.value, Constant) and slot.source and slot.reads == sum(v is slot.value for v in frame.stack):
+            found[id(slot.value)] = slot
+            frame.t.forget(slot.source)
+    return found
+
+
+def _recipe(results: Results, frame: Frame, passed_on: dict[int, Lazy], slot: Slot) -> Recipe:
     if isinstance(slot, Lazy):
         if slot.value is None and slot.source is not None:
             return Recipe("source", slot.source)  # nobody has looked at it: it is passed on without a guard
-        slot = slot.force()
+        slot = force(slot)
+    if (lazy := passed_on.get(id(slot))) is not None and lazy.source is not None:
+        return Recipe("source", lazy.source)
     if isinstance(slot, BuiltinValue) and slot.source is None:
         return _builtin(frame, slot)
     return results.recipe(slot)

@@ -122,6 +122,11 @@ class Tracer:
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, expected, self.stack(), why)
 
+    def forget(self, source: Source) -> None:
+        """Takes back the guards on what is at ``source`` itself: nothing depends on it."""
+        for key in [k for k in self.guards if k[1] == source]:
+            del self.guards[key]
+
     def wrap(self, real: Any, source: Source | None) -> Value:
         return wrap(self, real, source)
 

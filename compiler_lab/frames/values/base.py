@@ -237,8 +237,10 @@ class Lazy:
     def __init__(self, t: Tracer, real: Any, source: Source | None) -> None:
         self.t, self.real, self.source = t, real, source
         self.value: Value | None = None
+        self.reads = 0
 
     def force(self) -> Value:
+        self.reads += 1
         if self.value is None:
             self.value = self.t.wrap(self.real, self.source)
         return self.value
