@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .convert import Converter, Entry
 
 BARREN = 16  # after so many pieces in a row without a graph, Python runs the rest
+THRASHING = 4  # times the limit of recompiles: so often a piece is captured, in vain or with entries that died
 NESTED = 32  # so many frames in pieces inside one another; the ones below are Python's, or recursion would meet its limit early
 
 Cells = tuple[CellType, ...]
@@ -48,7 +49,8 @@ class Piece:
         self.root, self.resumed = root, resumed
         self.entries: tuple[Entry, ...] = ()
         self.plain: CodeType | None = None  # for Python to run
-        self.left = False  # to Python, always
+        self.left = False  # to Python, but for the entries it has
+        self.compiled = 0
 
     def find(self, locals: dict[str, Any]) -> Entry | None:
         entries = self.entries
@@ -167,7 +169,9 @@ class Pieces:
     def _made(self, piece: Piece, globals: dict[str, Any], cells: Cells, locals: dict[str, Any]) -> Entry | None:
         code = piece.resumed.code
         piece.entries = tuple(e for e in piece.entries if not e.tree.dead)
-        if len(piece.entries) >= self.converter.options.recompile_limit:
+        piece.compiled += 1
+        limit = self.converter.options.recompile_limit
+        if len(piece.entries) >= limit or piece.compiled > limit * THRASHING:
             piece.left = True
             self.converter.timeline.limit(piece.root, len(piece.entries), piece.entries, locals)
             return None

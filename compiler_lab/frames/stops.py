@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .ir import Break, Recipe, Source, Stop
 from .reasons import CaptureUnsupported
 from .resume import before_call, live
-from .values.base import NULL, Constant, Lazy, Slot, force
+from .values.base import NULL, Constant, Lazy, Opaque, Slot, force
 from .values.builtins import BuiltinValue
 from .values.functions import CellValue
 
@@ -48,10 +48,10 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
 
 
 def _passed_on(frame: Frame) -> dict[int, Lazy]:
-    """Plain values, by id, that were loaded for the present instruction and for nothing else: which ones they are is not for capture to know."""
+    """Values, by id, that were loaded for the present instruction and for nothing else: which ones they are is not for capture to know."""
     found: dict[int, Lazy] = {}
     for slot in frame.given:
-        if isinstance(slot.value, Constant) and slot.source and slot.reads == sum(v is slot.value for v in frame.stack):
+        if isinstance(slot.value, (Constant, BuiltinValue, Opaque)) and slot.source and slot.reads == sum(v is slot.value for v in frame.stack):
             found[id(slot.value)] = slot
             frame.t.forget(slot.source)
     return found
