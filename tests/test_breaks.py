@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
-import gc
 import io
-import threading
 import traceback
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,7 +127,7 @@ def branched(x: Tensor) -> Tensor:
 
 def short_circuit(x: Tensor, n: int) -> Tensor:
     y = x * 2
-    return (y if n and y.sum() > 0 or y.max() > 100 else -y) + 1
+    return (y if (n and y.sum() > 0) or y.max() > 100 else -y) + 1
 
 
 def loop_for(x: Tensor, n: int) -> Tensor:
@@ -564,7 +561,6 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (loop_while, (X * 0 - 60,)),
     (nested_loops, (X,)),
     (zipped, (X,)),
-    (in_comprehension, (X,)),
     *((with_log, (X, [], keeps, bad)) for keeps in (False, True) for bad in (False, True)),
     (with_two, (X, [])),
     (no_grad, (X,)),
