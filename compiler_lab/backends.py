@@ -22,7 +22,9 @@ from .aot.partition import Partition, partition
 from .core.errors import UnknownOption
 from .core.fx import GraphArtifact, fork
 from .core.modes import below_modes
-from .core.options import Decompositions
+from .core.options import Decompositions, Options
+from .frames.concrete import by_size, is_symbolic
+from .frames.convert import unseen
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code
 from .runtime.autograd import bind
 
@@ -73,6 +75,8 @@ def aot_autograd(
     bw_compiler = bw_compiler or fw_compiler
 
     def backend(gm: fx.GraphModule, args: list[Tensor]) -> Callable[..., Any]:
+        if is_symbolic(gm):  # later stages know numbers only
+            return by_size(gm, args, lambda module, tensors, kept: backend(module, tensors), Options().recompile_limit, unseen)
         traced = joint(GraphArtifact(gm, "frames"), *args)
         with below_modes():
             traced = eliminate_dead_code(functionalize(traced))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.fx as fx
 from torch import Tensor
 
 from .aot.decompose import decompose
@@ -33,11 +34,13 @@ from .core.fx import GraphArtifact, fork
 from .core.modes import below_modes
 from .core.options import Options
 from .frames.capture import Capture
-from .frames.convert import Captured, Stats
+from .frames.concrete import by_size, is_symbolic
+from .frames.convert import Captured, Stats, unseen
 from .frames.entry import CompiledFunction, compile_function
 from .frames.interpreter import interpret, interpret_piece
 from .frames.ir import CapturedGraph
 from .frames.module import compile_module
+from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.lower import lower
 from .observe.trace import Step, Trace
@@ -157,11 +160,26 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     return bind(part.spec, len(part.saved), programs["forward"].call, backward, part.tangents)
 
 
+def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
+    """``backend`` for graphs with symbolic sizes too, which its stages do not know yet: compiled once for each set of sizes it meets."""
+
+    def compiled(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
+        if not is_symbolic(graph.module):
+            return backend(graph, args, run)
+
+        def one(module: fx.GraphModule, tensors: list[Tensor], kept: list[int]) -> Compiled:
+            return backend(CapturedGraph(module, tuple(graph.inputs[i] for i in kept), graph.decisions), tensors, run)
+
+        return by_size(graph.module, args, one, run.options.recompile_limit, unseen)
+
+    return compiled
+
+
 BACKENDS: dict[str, Callable[[CapturedGraph, list[Tensor], Runner], Compiled]] = {
     "eager": eager_backend,
-    "aot_eager": functools.partial(aot_backend, steps=EAGER_JOINT_STEPS),
-    "aot_eager_decomp": functools.partial(aot_backend, steps=JOINT_STEPS),
-    "lab": lab_backend,
+    "aot_eager": sized(functools.partial(aot_backend, steps=EAGER_JOINT_STEPS)),
+    "aot_eager_decomp": sized(functools.partial(aot_backend, steps=JOINT_STEPS)),
+    "lab": sized(lab_backend),
 }
 
 
@@ -228,7 +246,10 @@ def compile(
 
     fn: a function, method, callable or ``nn.Module`` (the result is then a module around it).
     backend: "lab" (C++ kernels), "aot_eager_decomp", "aot_eager", "eager", a registered name, or ``(gm, example_inputs) -> callable``.
-    mode, options: see ``core.options``. dynamic: sizes are always compiled as they come; a new size is a new compile.
+    mode, options: see ``core.options``.
+    dynamic: None, sizes are compiled as they come, and a size or int that differs at a later call is symbolic from then on; True, all sizes
+    and int arguments are symbolic from the first call; False, never. 0 and 1 are always compiled by themselves. Stages after capture do not
+    know symbolic sizes yet: every backend but "eager" and callables compiles a symbolic graph once for each set of sizes it meets.
     fullgraph: what cannot be captured whole raises ``GraphBroken`` instead of being left to Python.
     observe: called with a ``Step`` after each step, for example ``Trace().append``.
     Raises ``UnknownOption`` for a backend, mode or option that does not exist.
@@ -244,7 +265,7 @@ def compile(
         return fn
     if (record := _recording.get()) is not None:
         record.compiled = True
-    one = functools.partial(_compile_one, find=find, settings=settings, fullgraph=fullgraph, observe=observe)
+    one = functools.partial(_compile_one, find=find, settings=settings, fullgraph=fullgraph, observe=observe, dynamic=dynamic)
     return compile_module(fn, one) if isinstance(fn, torch.nn.Module) else one(fn).function
 
 
@@ -254,7 +275,9 @@ def _compile_one(
     settings: Options,
     fullgraph: bool,
     observe: Observer | None,
+    dynamic: bool | None = None,
 ) -> CompiledFunction:
+    history = SizeHistory(dynamic, settings.capture_scalar_outputs, settings.capture_dynamic_output_shape_ops)
     graphs = itertools.count()  # numbers the graphs of this function, unless a recording numbers them
     runner: list[Runner] = []
 
@@ -266,7 +289,7 @@ def _compile_one(
         record = _recording.get() if observe is None else None
         watcher = record.observe if record else observe
         start = time.perf_counter()
-        specialization = interpret(frame) if fullgraph else interpret_piece(frame)
+        specialization = interpret(frame, history) if fullgraph else interpret_piece(frame, history)
         breaks = () if specialization.stop is None else (specialization.stop.found,)
         seconds = time.perf_counter() - start
         runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs))]
@@ -278,6 +301,8 @@ def _compile_one(
             run = runner[-1]
             own = max(payload.seconds - run.spent, 0.0)  # the rest of the whole conversion: guards, and the code that replaces the frame
             run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, own, "", run.graph))
+        if kind == "reset":
+            history.clear()
 
     compiled = compile_function(fn, backend, interpret=begin, fullgraph=fullgraph, options=settings, on_event=told, stats=_session.stats)
     _session.compiled.add(compiled)
@@ -311,12 +336,13 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any
 
 
 def mark_dynamic(t: Tensor, index: int | list[int] | tuple[int, ...]) -> None:
-    """Says that these dimensions of ``t`` vary. Sizes are compiled as they come, so this is noted on the tensor and changes nothing yet."""
+    """Says that these dimensions of ``t`` vary: they are symbolic from the first compile. A program that allows one size only
+    raises ``ConstraintViolated`` at its first call, naming the line."""
     _mark(t, "_dynamo_dynamic_indices", index)
 
 
 def mark_static(t: Tensor, index: int | list[int] | tuple[int, ...] | None = None) -> None:
-    """Says that these dimensions of ``t`` (all, by default) never vary: how they are compiled anyway."""
+    """Says that these dimensions of ``t`` (all, by default) are compiled as they come, even when they are seen to vary."""
     _mark(t, "_dynamo_static_indices", range(t.dim()) if index is None else index)
 
 

@@ -517,6 +517,7 @@ def test_kinds_are_complete() -> None:
         "not_aliased",
         "absent",
         "disjoint",
+        "shape",
         "global_state",
     }
 

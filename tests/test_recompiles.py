@@ -156,17 +156,17 @@ def test_frames_below_a_break_have_a_limit_and_a_timeline_of_their_own() -> None
     if not compiler_lab.frames.hook.surface().isolated:  # type: ignore[attr-defined]
         pytest.skip("this torch cannot tell entries of two compilers apart")
 
-    def below(x: Any, k: int) -> Any:
+    def below(x: Any, k: float) -> Any:
         return x * k
 
-    def broken(x: Any, k: int) -> Any:
+    def broken(x: Any, k: float) -> Any:
         print(end="")
         return below(x, k)
 
     compiled, graphs = counted(broken, recompile_limit=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for k in (1, 2, 3, 1, 2, 3):
+        for k in (1.5, 2.5, 3.5, 1.5, 2.5, 3.5):
             torch.testing.assert_close(compiled(X, k), X * k)
     assert len(graphs) == 3, "two of the piece behind print; then Python runs that piece, and what it calls is a frame of its own"
     assert len(caught) == 1 and "compiled 2 times, the limit" in str(caught[0].message)

@@ -8,6 +8,7 @@
 * ``BackendFailed`` a backend callable raised or returned something that cannot be called
 * ``CodegenFailed`` generated code could not be built or loaded
 * ``Mismatch``      two runs that must agree do not
+* ``ConstraintViolated`` a dimension marked dynamic is compiled as a constant
 * ``UnknownOption`` an option or backend that does not exist; lists the known ones
 
 PyTorch's counterpart is ``torch/_dynamo/exc.py``.
@@ -62,6 +63,10 @@ class CodegenFailed(LabError):
 
 class Mismatch(LabError):
     """Two runs that must agree gave different results."""
+
+
+class ConstraintViolated(LabError):
+    """A dimension was marked dynamic, and the program or its size allows one size only."""
 
 
 class UnknownOption(LabError, ValueError):

@@ -27,6 +27,8 @@ class Options:
     fusion: bool = True
     max_fused_nodes: int = 64
     recompile_limit: int = 8
+    capture_scalar_outputs: bool = False  # .item() gives a number that depends on data instead of a break
+    capture_dynamic_output_shape_ops: bool = False  # nonzero and the like give a size that depends on data instead of a break
     cxx: str = ""  # the C++ compiler; "" finds g++, then clang++
     cache_dir: str = ""  # "" is the user's cache folder
     jobs: int = 0  # parallel compile jobs; 0 is the number of CPUs

@@ -20,7 +20,7 @@ import torch
 import torch.fx as fx
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
-from ..core.errors import BackendFailed, GraphBroken, InvalidIR, LabError, Unsupported
+from ..core.errors import BackendFailed, ConstraintViolated, GraphBroken, InvalidIR, LabError, Unsupported
 from ..core.modes import kept, sets_mode
 from ..core.options import Options
 from ..core.provenance import Location, own_location
@@ -33,6 +33,7 @@ from .reasons import CaptureUnsupported
 from .recompiles import Timeline
 from .resume import work_follows
 from .sources import resolve
+from .values.symbolic import SYMBOLIC
 
 Interpret = Callable[[FrameInput], Specialization]
 Backend = Callable[[CapturedGraph, list[Any]], Callable[..., Any]]
@@ -118,6 +119,8 @@ class Converter:
             return None
         except _FromBackend as error:
             raise error.error from error.error.__cause__
+        except ConstraintViolated:
+            raise
         except Exception as error:  # noqa: BLE001 - a fault of capture must not be the user's: Python runs the frame
             self.broken(_internal(error, frame), self.pieces.root(frame.code), error)
             return None
@@ -130,7 +133,8 @@ class Converter:
     def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry] | None:
         with _modes_aside():
             specialization = self.interpret(frame)
-            work = any(n.op.startswith("call") for n in specialization.graph.graph.nodes)
+            calls = [n for n in specialization.graph.graph.nodes if n.op.startswith("call")]
+            work = any(not isinstance(n.meta["val"], SYMBOLIC) for n in calls)
             if (stop := specialization.stop) is not None:
                 stop = self.pieces.begun(frame.code, stop)
                 specialization = replace(specialization, stop=stop)
@@ -138,7 +142,7 @@ class Converter:
                     raise stopped(stop.found)
             elif hooked and not work:
                 return None
-            compiled = self._compile(specialization, frame) if work else None
+            compiled = self._compile(specialization, frame) if work else specialization.graph.module.forward if calls else None
         root = self.pieces.root(frame.code)
         pause = None
         if stop is not None:
@@ -249,6 +253,13 @@ def _modes_aside() -> AbstractContextManager[Any]:
     """Capture's own operators must not reach the user's dispatch modes, where those allow compiled code; others are left for capture to refuse."""
     modes = _get_current_dispatch_mode_stack() if torch._C._len_torch_dispatch_stack() else []
     return nullcontext() if not modes or any(m._should_skip_dynamo() for m in modes) else _disable_current_modes()
+
+
+@contextmanager
+def unseen() -> Generator[None]:
+    """In here things are compiled: the program's random state, its dispatch modes and its garbage are left as they are."""
+    with _same_randomness(), _uncollected(), _modes_aside():
+        yield
 
 
 @contextmanager

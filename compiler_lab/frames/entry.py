@@ -59,7 +59,7 @@ def compile_function(
 ) -> CompiledFunction:
     """``fn`` compiled: a function, method, callable object or built-in. Nothing happens before the first call.
 
-    ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", Recompile)."""
+    ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", Recompile), ("reset", None)."""
     converter = Converter(interpret, backend, fullgraph=fullgraph, options=options or Options(), on_event=on_event, stats=stats or Stats())
     return CompiledFunction(fn, converter)
 
@@ -111,6 +111,7 @@ class CompiledFunction:
             self._use(())
             self._failed.clear()
             self.converter.reset()
+            self.converter.on_event("reset", None)
             self._python, self._limited, self._compiles = None, False, 0
             hook.reset(self._touched.values())
             self._touched.clear()

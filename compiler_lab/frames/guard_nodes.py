@@ -17,6 +17,7 @@ import torch
 from ..core.provenance import Stack
 from .failure import Failure
 from .guard_table import RELATIONS, Leaf, tensor_differences
+from .shape_guards import holds, numbers_text
 
 Access = tuple[tuple[str, Any], ...]  # (C++ accessor, its key), from the parent on
 
@@ -71,7 +72,12 @@ def first_failure(node: Node, value: Any) -> Failure | None:
     return None
 
 
-Span = tuple[Node, int, bool]  # a tensor's node, the bytes from its first to past its last element, whether it is written
+Span = tuple[Node, int | None, bool]  # a tensor's node, the bytes from its first to past its last element (None: they vary), whether it is written
+
+
+def is_open(node: Node) -> bool:
+    """Does the guard of this tensor leave sizes or strides open?"""
+    return any(leaf.kind == "tensor" and (None in leaf.facts.size or None in leaf.facts.stride) for leaf in node.leaves)
 
 
 def extent(value: torch.Tensor) -> int:
@@ -83,7 +89,9 @@ def extent(value: torch.Tensor) -> int:
 
 def overlap(spans: tuple[Span, ...], value: Callable[[Node], Any]) -> tuple[Node, Node] | None:
     """Two tensors whose memory overlaps, one of them written; None where there are none. One sweep over the addresses in order."""
-    placed = sorted(((address := value(node).data_ptr()), address + size, number) for number, (node, size, _) in enumerate(spans))
+    tensors = [value(node) for node, _, _ in spans]
+    sizes = [extent(tensor) if size is None else size for tensor, (_, size, _) in zip(tensors, spans, strict=True)]
+    placed = sorted(((address := tensor.data_ptr()), address + sizes[n], n) for n, tensor in enumerate(tensors) if sizes[n])
     reach: dict[bool, tuple[int, int]] = {}  # written or not -> (furthest end so far, whose)
     for start, end, number in placed:
         node, _, written = spans[number]
@@ -123,10 +131,19 @@ def relation_failure(relation: Relation, locals: Any) -> Failure | None:
     if relation.kind == "disjoint":
         pair = overlap(relation.facts, lambda node: node.value(locals))
         return pair and Failure("disjoint", f"{pair[0].text} and {pair[1].text}", RELATIONS["disjoint"], "memory that both reach", relation.stack)
+    if relation.kind == "shape":
+        return _sizes_failure(relation, [n.value(locals) for n in relation.nodes])
     if related(relation, [n.value(locals) for n in relation.nodes]):
         return None
     names = " and ".join(n.text for n in relation.nodes)
     return Failure(relation.kind, names, RELATIONS[relation.kind], "the same object" if relation.kind == "not_aliased" else "different ones", relation.stack)
+
+
+def _sizes_failure(relation: Relation, values: list[Any]) -> Failure | None:
+    if holds(relation.facts, values):
+        return None
+    where = ", ".join(dict.fromkeys(n.text for n in relation.nodes))
+    return Failure("shape", where, relation.text, numbers_text(relation.facts, values), relation.stack)
 
 
 def state_changes(facts: dict[str, Any]) -> list[str]:

@@ -3,15 +3,16 @@
 In: a ``Guard`` and the value its source had when the frame was captured. Out: a ``Leaf``, with the facts it checks.
 Always holds: ``install`` and ``holds`` of a row accept the same values; tests/test_guards.py looks for a value on which they differ.
 Where PyTorch does this: ``torch/_dynamo/guards.py`` (``GuardBuilder``: one method per row) and ``torch/csrc/dynamo/guards.cpp``.
-Left out: symbolic sizes; relations between sizes.
+Relations between sizes are in ``shape_guards.py``.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from types import CodeType
 from typing import Any
@@ -101,14 +102,14 @@ def show(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TensorFacts:
-    """What a tensor guard compares: everything but the data, the storage offset and ``grad``."""
+    """What a tensor guard compares: everything but the data, the storage offset and ``grad``. None stands for a size or stride that is open."""
 
     type: type
     dtype: torch.dtype
     device: torch.device
     requires_grad: bool
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
+    size: tuple[int | None, ...]
+    stride: tuple[int | None, ...]
     keys: int
     words: str
 
@@ -134,7 +135,12 @@ def _tensor_facts(guard: Guard, value: Any, died: Died) -> TensorFacts:
         raise InvalidIR(f"{guard.text()}: the value is no tensor but {show(value)}")
     if value.layout != torch.strided or value.is_nested:
         raise Unsupported(f"{guard.text()}: only dense strided tensors are guarded", reason="tensor-layout")
-    return TensorFacts.of(value)
+    facts = TensorFacts.of(value)
+    sizes, strides = guard.expected[4:6] if isinstance(guard.expected, tuple) else (facts.size, facts.stride)
+    if None not in sizes and None not in strides:
+        return facts
+    open_sizes = ", ".join("?" if n is None else str(n) for n in sizes)
+    return replace(facts, size=sizes, stride=strides, words=re.sub(r"\[.*?\](\{.*?\})?", lambda _: f"[{open_sizes}]", facts.words, count=1))
 
 
 def tensor_differences(value: Any, facts: TensorFacts) -> list[tuple[str, str, str]]:
@@ -144,11 +150,16 @@ def tensor_differences(value: Any, facts: TensorFacts) -> list[tuple[str, str, s
     now = TensorFacts.of(value)
     rows: list[tuple[str, str, str]] = []
     for name in ("dtype", "device", "requires_grad", "size", "stride"):
-        if (want := getattr(facts, name)) != (have := getattr(now, name)):
-            rows.append((name, str(want), str(have)))
+        want, have = getattr(facts, name), getattr(now, name)
+        if want != have and not (isinstance(want, tuple) and None in want and _fits(want, have)):
+            rows.append((name, str(want).replace("None", "?"), str(have)))
     if now.keys != facts.keys:
         rows.append(("dispatch keys", "those at capture", "others (inference mode, functorch, conjugation or a subclass)"))
     return rows
+
+
+def _fits(want: tuple[int | None, ...], have: tuple[int, ...]) -> bool:
+    return len(want) == len(have) and all(w is None or w == h for w, h in zip(want, have, strict=True))
 
 
 def tensor_words(value: torch.Tensor) -> str:
@@ -313,6 +324,7 @@ RELATIONS: dict[str, str] = {
     "aliased": "the same object",
     "not_aliased": "different objects",
     "absent": "classes that have not gained what was looked for in vain",
+    "shape": "sizes for which the program goes the same way",
     "disjoint": "memory that no other input reaches, for each input that is written",
     "global_state": "torch's state as at capture",
 }

@@ -5,7 +5,7 @@ walks the same tree in Python and says which leaf fails first, what it expected,
 Always holds: both readings accept the same arguments; the tree accepts the frame it was made from; equal guards are installed once
 and common prefixes of sources are read once; the C++ side holds no function, code object, module or namespace of the user (it is
 invisible to Python's garbage collector, so a cycle through it would never be freed).
-Where PyTorch does this: ``torch/_dynamo/guards.py`` (``CheckFunctionManager``). Left out: symbolic shapes.
+Where PyTorch does this: ``torch/_dynamo/guards.py`` (``CheckFunctionManager``).
 
 How roots are read: arguments and free variables come from the dict (or the frame) that is checked. Globals of the compiled function
 come from the same dict, under ``GLOBALS``; in a tree for the frame hook, whose frames have no such entry, through a weak
@@ -27,10 +27,11 @@ from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, Stack, own_location
 from .failure import Failure
 from .frame import FrameInput
-from .guard_nodes import Node, Relation, extent, first_failure, gained, nodes_of, overlap, related, relation_failure
+from .guard_nodes import Node, Relation, extent, first_failure, gained, is_open, nodes_of, overlap, related, relation_failure
 from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show
 from .hook import GuardRoot, frame_names
 from .ir import Guard, Source
+from .shape_guards import checker, holds
 from .sources import Step, canonical, read, root_name, step_of
 
 GLOBALS = "<globals>"  # no Python name can be this
@@ -110,7 +111,7 @@ class GuardTree(Artifact):
     def text(self) -> str:
         lines = [f"{r.kind}: {r.text}" for r in self.relations if not r.nodes]
         lines += _tree_text(self.top, -1)
-        return "\n".join(lines + [f"{', '.join(n.text for n in r.nodes)}: {r.kind}: {r.text}" for r in self.relations if r.nodes])
+        return "\n".join(lines + [f"{', '.join(dict.fromkeys(n.text for n in r.nodes))}: {r.kind}: {r.text}" for r in self.relations if r.nodes])
 
     def items(self) -> tuple[Item, ...]:
         """One item per node ("source") and per check; a check's parents are the nodes it looks at."""
@@ -189,6 +190,8 @@ class _Build:
         if self.absent:
             classes = tuple((ref, tuple(names)) for ref, names in self.absent.values())
             self.root.leaf(self.root.manager, "epilogue_lambda", lambda _: gained(classes) is None, text=RELATIONS["absent"])
+        if sizes := [(r.facts, r.nodes) for r in self.relations if r.kind == "shape"]:
+            self.root.leaf(self.root.manager, "epilogue_lambda", checker(sizes), text=RELATIONS["shape"])
         for relation in self.relations:
             if relation.kind == "global_state":
                 self._inference(relation.facts)
@@ -203,16 +206,24 @@ class _Build:
         self.relations.append(Relation("alive", (), anchors, "every object compared by identity still exists", self._first_stack()))
 
     def _disjoint(self, guard: Guard) -> None:
-        """``guard.expected``: (sources that are written, the others). Sizes and strides are guarded, so only addresses are read at a call."""
+        """``guard.expected``: (sources that are written, the others). Where sizes and strides are guarded, only addresses are read at a call."""
         written, others = guard.expected
         places = [(canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins), s in written) for s in (*written, *others)]
-        spans = tuple((self._node(source), extent(self.values[self._node(source)]), is_written) for source, is_written in places)
-        spans = tuple(span for span in spans if span[1])
+        nodes = [self._node(source) for source, _ in places]
+        spans = tuple((node, None if is_open(node) else extent(self.values[node]), written) for node, (_, written) in zip(nodes, places, strict=True))
+        spans = tuple(span for span in spans if span[1] != 0)
         relation = Relation("disjoint", tuple(node for node, _, _ in spans), spans, RELATIONS["disjoint"], guard.stack or self._definition())
         if overlap(spans, lambda node: self.values[node]) is not None:
             raise InvalidIR("an input that is written shares memory with another", where=own_location(guard.stack))
         # the root's check hands the lambda what it was given, so nodes are read as the explanation reads them
         self.root.leaf(self.root.manager, "epilogue_lambda", lambda locals: overlap(spans, lambda node: node.value(locals)) is None, text=RELATIONS["disjoint"])
+        self.relations.append(relation)
+
+    def _sizes(self, guard: Guard) -> None:
+        sources = (canonical(n.source, self.frame.locals, self.frame.globals, self.frame.builtins) for n in guard.expected.numbers)
+        relation = Relation("shape", tuple(map(self._node, sources)), guard.expected, guard.expected.text(), guard.stack or self._definition())
+        if not holds(relation.facts, [self.values[n] for n in relation.nodes]):
+            raise InvalidIR(f"{relation.text}: this does not hold for the frame it was made from", where=own_location(guard.stack))
         self.relations.append(relation)
 
     def _definition(self) -> Stack:
@@ -232,11 +243,8 @@ class _Build:
             if not any(r.kind == "global_state" for r in self.relations):
                 self.relations.append(Relation("global_state", (), self._state(), RELATIONS["global_state"], guard.stack or self._definition()))
             return
-        if guard.kind == "disjoint":
-            self._disjoint(guard)
-            return
-        if guard.kind == "absent":
-            self._absent(guard)
+        if (special := {"disjoint": self._disjoint, "shape": self._sizes, "absent": self._absent}.get(guard.kind)) is not None:
+            special(guard)
             return
         expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)
         sources = [canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins) for s in (guard.source, *expected) if s is not None]

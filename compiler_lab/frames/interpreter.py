@@ -9,6 +9,7 @@ again, up to the instruction in question, so that what the failed instruction di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from .opcodes_control import OPCODES, Exit
 from .reasons import CaptureUnsupported
 from .result import Results, check_aliases, close, specialization
 from .resume import before_call, resumable
+from .shapes import SYMBOLIC_REASONS, Shapes, SizeHistory
 from .stops import Stopped, stop_of
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
 from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
@@ -206,8 +208,8 @@ class Interpreter(Tracer):
 
     limit = MAX_STEPS
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, shapes: Shapes | None = None) -> None:
+        super().__init__(shapes)
         self.top: Frame | None = None
         self.before = self.modes()
 
@@ -236,8 +238,8 @@ class Interpreter(Tracer):
 class Stopping(Interpreter):
     """Stops the top frame before the step ``limit``, to say why with ``found``."""
 
-    def __init__(self, limit: int, found: Break) -> None:
-        super().__init__()
+    def __init__(self, shapes: Shapes, limit: int, found: Break) -> None:
+        super().__init__(shapes)
         self.limit, self.found = limit, found
         self.stopped: Specialization | None = None
 
@@ -255,8 +257,8 @@ class Stopping(Interpreter):
 class Surveying(Stopping):
     """Notes the last step before ``end`` at which the top frame's state can be put together."""
 
-    def __init__(self, end: int, found: Break) -> None:
-        super().__init__(0, found)
+    def __init__(self, shapes: Shapes, end: int, found: Break) -> None:
+        super().__init__(shapes, 0, found)
         self.end = end
         self.best = -1
 
@@ -273,38 +275,71 @@ class Surveying(Stopping):
             pass
 
 
-def interpret(frame: FrameInput) -> Specialization:
-    """Capture one frame whole. Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
-    return _run(Interpreter(), frame)
+def interpret(frame: FrameInput, history: SizeHistory | None = None) -> Specialization:
+    """Capture one frame whole; ``history`` is what earlier captures of the same compiled function saw of its sizes.
+
+    Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
+    return _symbolic_or_not(frame, history, lambda symbols: _run(Interpreter(symbols()), frame))
 
 
-def interpret_piece(frame: FrameInput) -> Specialization:
+def interpret_piece(frame: FrameInput, history: SizeHistory | None = None) -> Specialization:
     """Capture one frame up to the first instruction that has to be Python's: ``stop`` then says where Python goes on.
 
     Raises ``CaptureUnsupported`` where there is no place to stop, or where the program itself raises."""
-    t = Interpreter()
+    return _symbolic_or_not(frame, history, lambda symbols: _piece(frame, symbols))
+
+
+def _symbolic_or_not(frame: FrameInput, history: SizeHistory | None, capture: Callable[[Callable[[], Shapes]], Specialization]) -> Specialization:
+    """What cannot be captured with symbolic sizes is captured with those of this call, now and later."""
+    history = history or SizeHistory()
+    place = (frame.code.co_filename, frame.code.co_qualname, frame.code.co_firstlineno)
+    made: list[Shapes] = []
+
+    def symbols() -> Shapes:
+        made.append(Shapes(history, place))
+        return made[-1]
+
+    found = None
+    try:
+        found = capture(symbols)
+        failed = found.stop is not None and found.stop.found.reason in SYMBOLIC_REASONS
+    except CaptureUnsupported as error:
+        failed = error.reason in SYMBOLIC_REASONS
+        if not failed or not made[-1].optional:
+            raise
+    if found is not None and not (failed and made[-1].optional):
+        return found
+    plain = capture(lambda: Shapes(SizeHistory(dynamic=False), place))
+    if found is not None and found.stop is not None and plain.stop is not None and plain.stop.at == found.stop.at:
+        return found  # sizes are not what it failed on
+    history.static.add(place)
+    return plain
+
+
+def _piece(frame: FrameInput, symbols: Callable[[], Shapes]) -> Specialization:
+    t = Interpreter(symbols())
     try:
         return _run(t, frame)
     except CaptureUnsupported as error:
         if t.top is None or error.reason == "raise" or not resumable(frame.code):
             raise
         end = t.top.began - before_call(t.top.info, t.top.at)
-        if (stopped := _stopped(frame, end, error.as_break())) is None:
+        if (stopped := _stopped(frame, symbols, end, error.as_break())) is None:
             raise
         return stopped
 
 
-def _stopped(frame: FrameInput, end: int, found: Break) -> Specialization | None:
+def _stopped(frame: FrameInput, symbols: Callable[[], Shapes], end: int, found: Break) -> Specialization | None:
     """The frame captured again (capture is deterministic) up to step ``end``, or to the last one before it where the state can be put together."""
     try:
-        return _run(Stopping(end, found), frame)
+        return _run(Stopping(symbols(), end, found), frame)
     except CaptureUnsupported:
-        survey = Surveying(end, found)
+        survey = Surveying(symbols(), end, found)
     try:
         _run(survey, frame)
     except CaptureUnsupported:
         pass
-    return _run(Stopping(survey.best, found), frame) if survey.best >= 0 else None
+    return _run(Stopping(symbols(), survey.best, found), frame) if survey.best >= 0 else None
 
 
 def _run(t: Interpreter, frame: FrameInput) -> Specialization:

@@ -7,6 +7,7 @@ can be printed, compared and saved. PyTorch's counterpart: ``torch/_dynamo/{sour
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,9 +42,37 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A number that inputs hold: the size or stride of dimension ``dim`` of the tensor at ``source``, or the int there ("value").
+    ``name`` stands for it in a relation."""
+
+    name: str
+    source: Source
+    what: Literal["size", "stride", "value"]
+    dim: int = 0
+
+    def text(self) -> str:
+        return self.source.text() if self.what == "value" else f"{self.source.text()}.{self.what}({self.dim})"
+
+
+@dataclass(frozen=True)
+class SizeRelation:
+    """What holds between numbers: a Python expression over their names."""
+
+    code: str
+    numbers: tuple[Number, ...]
+
+    def text(self) -> str:
+        """The expression over what the user can read: ``L['x'].size(0) >= 2``."""
+        texts = {n.name: n.text() for n in self.numbers}
+        return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: texts.get(m[0], m[0]), self.code)
+
+
+@dataclass(frozen=True)
 class Guard:
     """One assumption. ``kind`` is a row of the guard table ("tensor", "type", "id", "equals", "length", "dict_keys", "no_attr",
-    "none", "true", "false", "not_aliased", "aliased", "disjoint", "global_state"); ``expected`` is what must hold; ``stack`` is the line that assumed it."""
+    "none", "true", "false", "not_aliased", "aliased", "disjoint", "shape", "global_state"); ``expected`` is what must hold (for "shape" a
+    ``SizeRelation``); ``stack`` is the line that assumed it."""
 
     kind: str
     source: Source | None
@@ -52,6 +81,8 @@ class Guard:
     why: str = ""
 
     def text(self) -> str:
+        if isinstance(self.expected, SizeRelation):
+            return f"{self.kind}: {self.expected.text()}"
         subject = self.source.text() if self.source is not None else "the process"
         return f"{subject}: {self.kind} {self.expected!r}" if isinstance(self.expected, (str, int, float, tuple)) else f"{subject}: {self.kind}"
 

@@ -99,7 +99,7 @@ def _tensor(failure: Failure) -> str:
     if what == "size" and failure.values is not None:
         want, have = failure.values
         if len(want) == len(have):
-            dims = ", ".join(str(d) for d, (a, b) in enumerate(zip(want, have, strict=True)) if a != b)
+            dims = ", ".join(str(d) for d, (a, b) in enumerate(zip(want, have, strict=True)) if a is not None and a != b)
             return f"mark_dynamic({_name(failure)}, {dims}) before the first call, or compile(dynamic=True)"
         return f"pass {_name(failure)} with the same number of dimensions, or compile one function for each"
     return {
@@ -154,6 +154,7 @@ ADVICE: dict[str, Callable[[Failure], str]] = {
     "aliased": _same("pass the same tensor in both places at each call, or never"),
     "not_aliased": _same("pass different tensors at each call"),
     "absent": _same("give classes their methods and attributes before the first call"),
+    "shape": _same("0, 1 and sizes that take another branch are programs of their own: pad {name}, or write the line for any size"),
     "disjoint": _same("pass tensors that share no memory, or clone() one of them"),
     "alive": _same("keep the objects that the program compares by identity, instead of making them anew"),
     "global_state": _state,

@@ -20,6 +20,7 @@ from .values.base import Constant, Value
 from .values.containers import DictValue, SequenceValue, SetValue, SliceValue
 from .values.functions import FunctionValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.symbolic import SymbolicValue
 from .values.tensor import TensorValue
 
 
@@ -28,12 +29,14 @@ class Results:
 
     def __init__(self, t: Tracer) -> None:
         self.t = t
-        self.outputs: dict[int, tuple[int, TensorValue]] = {}
+        self.outputs: dict[int, tuple[int, TensorValue | SymbolicValue]] = {}
         self.seen: set[int] = set()
 
     def recipe(self, value: Value) -> Recipe:
         if isinstance(value, TensorValue):
             return self._tensor(value)
+        if isinstance(value, SymbolicValue):
+            return self._number(value)
         if value.source is not None and not isinstance(value, Constant):
             return Recipe("source", value.source)
         if isinstance(value, Constant):
@@ -64,11 +67,16 @@ class Results:
             raise self.refuse(f"{value.describe()} appears twice in the result")
         self.seen.add(id(value))
 
-    def _tensor(self, value: TensorValue) -> Recipe:
+    def _tensor(self, value: TensorValue | SymbolicValue) -> Recipe:
         if value.source is not None:
             return Recipe("source", value.source)
         index, _ = self.outputs.setdefault(id(value), (len(self.outputs), value))
         return Recipe("output", index)
+
+    def _number(self, value: SymbolicValue) -> Recipe:
+        if (known := value.constant(self.t)) is not None:
+            return Recipe("constant", known.value)
+        return self._tensor(value)
 
     def _sequence(self, value: SequenceValue) -> Recipe:
         parts = tuple(map(self.recipe, value.values()))
@@ -114,7 +122,7 @@ def specialization(t: Tracer, value: Value, definition: Stack) -> Specialization
 def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack) -> Specialization:
     """The capture is over: the graph returns what the recipes need."""
     t = results.t
-    output = t.graph.output(tuple(v.node for _, v in results.outputs.values()))
+    output = t.graph.output(tuple(v.node(t) if isinstance(v, SymbolicValue) else v.node for _, v in results.outputs.values()))
     output.meta.update(stack=definition, parents=())
     module = fx.GraphModule(torch.nn.Module(), t.graph)
     sources = tuple(v.source for v in t.inputs if v.source is not None)
@@ -130,19 +138,20 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
 def guards_of(t: Tracer) -> tuple[Guard, ...]:
     """All guards; where inputs are changed, also that no other input reaches their memory, which ``check_aliases`` saw at capture."""
     changed = tuple(v.source for v in t.inputs if id(v) in t.mutated)
-    others = tuple(v.source for v in t.inputs if id(v) not in t.mutated)
-    if not changed or len(t.inputs) == 1:
-        return tuple(t.guards.values())
+    others = tuple(v.source for v in t.inputs if isinstance(v, TensorValue) and id(v) not in t.mutated)
+    guards = (*t.guards.values(), *t.shapes.guards())
+    if not changed or not (others or changed[1:]):
+        return guards
     stack = next(iter(t.mutated.values())).node.meta["stack"]
-    return (*t.guards.values(), Guard("disjoint", None, (changed, others), stack, "inputs are changed"))
+    return (*guards, Guard("disjoint", None, (changed, others), stack, "inputs are changed"))
 
 
 def check_aliases(t: Tracer, definition: Stack) -> None:
     """Refuse inputs that share memory when one of them is changed."""
     spans: dict[int, list[tuple[int, int, TensorValue]]] = {}
     for value in t.inputs:
-        real = value.real_tensor
-        if real is None or not real.numel():
+        real = value.real_tensor if isinstance(value, TensorValue) else None
+        if not isinstance(value, TensorValue) or real is None or not real.numel():
             continue
         first = int(real.storage_offset()) * real.element_size()
         last = first + (sum((int(n) - 1) * s for n, s in zip(real.shape, real.stride(), strict=True)) + 1) * real.element_size()

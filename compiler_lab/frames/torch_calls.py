@@ -31,6 +31,7 @@ from .values.contexts import set_grad_mode, switch
 from .values.exceptions import initialize
 from .values.functions import PartialValue
 from .values.objects import ExceptionValue, ObjectValue
+from .values.symbolic import convert
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def call_builtin(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if row is not None:
         return row(t, args, kwargs)
     if real in FOLDED:
+        if (found := convert(t, real, args, kwargs)) is not None:
+            return found
         return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
     if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
         return _descriptor(t, real, args, kwargs)

@@ -4,7 +4,7 @@ In: symbolic values and what the program does with them. Out: FX nodes on fake t
 Always holds: no tensor work of the user is executed (operations run on fake tensors under one ``FakeTensorMode``); real tensors are only
 described; every node has its value, its line and the call stack that reached it; a guard is there for each fact that was looked at.
 PyTorch's counterpart: ``torch/_dynamo/output_graph.py`` and ``torch/_dynamo/variables/builder.py``.
-Left out: symbolic shapes (every size is a constant here).
+Sizes are constants, but for those that ``shapes`` makes symbols of.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,13 +24,15 @@ from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 from ..core.artifact import Decision
 from ..core.modes import autocast_state
 from ..core.provenance import Stack
-from .ir import Guard, Source
+from .ir import Guard, Number, Source
 from .reasons import CaptureUnsupported
+from .shapes import Shapes
 from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Value
 from .values.containers import SequenceValue
 from .values.functions import Scope
 from .values.lift import lift, raised_from
 from .values.objects import ExceptionValue
+from .values.symbolic import SYMBOLIC, SymbolicValue, symbolic
 from .values.tensor import TensorValue
 from .values.wrap import wrap
 
@@ -43,24 +46,27 @@ DATA_CHECKED = tuple(
     "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
     "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin".split()
 )  # parts of names of operations that look at the values they are given
+FLOAT_OPERANDS = frozenset("add sub mul truediv iadd isub imul itruediv add_ sub_ mul_ div div_ true_divide multiply subtract".split())  # any float will do
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 class Tracer:
     """State of one capture. ``inline`` is the interpreter's."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: Shapes | None = None) -> None:
         from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
         self.make_fake: Callable[..., Any] = FakeTensor
         self.mode = FakeTensorMode(allow_non_fake_inputs=False, static_shapes=True)
+        self.shapes = shapes or Shapes()
+        self.dispatcher: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.graph = fx.Graph()
         self.frames: list[Frame] = []
         self.steps = 0
         self.last: tuple[Stack, str] = ((), "")  # where the last exception was raised
         self.guards: dict[Any, Guard] = {}
         self.decisions: list[Decision] = []
-        self.inputs: list[TensorValue] = []
+        self.inputs: list[TensorValue | SymbolicValue] = []
         self.mutated: dict[int, TensorValue] = {}  # placeholders that a node changes, by id of the value
         self.by_real: dict[int, TensorValue] = {}
         self.by_fake: dict[int, TensorValue] = {}
@@ -136,8 +142,8 @@ class Tracer:
     # constants
 
     def constant(self, value: Value) -> Any:
-        """The plain Python value, which must be known."""
-        found = self.maybe_constant(value)
+        """The plain Python value, which must be known; what depends on sizes is settled."""
+        found = self.maybe_constant(value, settle=True)
         if isinstance(found, NotConstant):
             numpy = isinstance(value, Opaque) and type(value.real).__module__ == "numpy"
             raise self.refuse(
@@ -145,10 +151,12 @@ class Tracer:
             )
         return found
 
-    def maybe_constant(self, value: Value) -> Any:
-        """The plain Python value, or a ``NotConstant``."""
+    def maybe_constant(self, value: Value, *, settle: bool = False) -> Any:
+        """The plain Python value, or a ``NotConstant``; ``settle`` what depends on sizes."""
 
         def leaf(part: Value) -> Any:
+            if isinstance(part, SymbolicValue) and (known := part.settle(self) if settle else part.constant(self)) is not None:
+                return known.value
             raise NotConstant
 
         try:
@@ -185,21 +193,63 @@ class Tracer:
                 self.guard("aliased", source, known.source, why="the same tensor was reached before")
             return known
         self._check_input(real)
-        self.guard("tensor", source, tensor_facts(real), why="operations were chosen for this kind of tensor")
-        fake = self._fake_input(real)
-        name = re.sub(r"[^0-9A-Za-z]+", "_", source.text())
-        with self.graph.inserting_after(self.inputs[-1].first) if self.inputs else self.graph.inserting_before(_first(self.graph)):
-            node = self.graph.placeholder(name[0].lower() + name[1:])
-        node.meta.update(val=fake, stack=self.stack(), parents=())
+        which = self.shapes.dimensions(real, source)
+        if any(map(any, which)):
+            fake, sizes, strides = self._symbolic_input(real, source, which)
+        else:
+            fake, sizes, strides = self._fake_input(real), tuple(real.shape), real.stride()
+        self.guard("tensor", source, tensor_facts(real, sizes, strides), why="operations were chosen for this kind of tensor")
+        node = self._placeholder_node(fake, source)
         value = TensorValue(node, fake, source, real)
         self.inputs.append(value)
         self.by_real[id(real)] = self.by_fake[id(fake)] = value
         return value
 
+    def _placeholder_node(self, val: Any, source: Source) -> fx.Node:
+        name = re.sub(r"[^0-9A-Za-z]+", "_", source.text())
+        with self.graph.inserting_after(self.inputs[-1].first) if self.inputs else self.graph.inserting_before(_first(self.graph)):
+            node = self.graph.placeholder(name[0].lower() + name[1:])
+        node.meta.update(val=val, stack=self.stack(), parents=())
+        return node
+
+    def integer(self, real: int, source: Source) -> Value:
+        """An int from outside that varies: an input of the graph."""
+        self.guard("type", source, "int", why="it is computed with as an int")
+        sym = self.shapes.symbol(real, Number("", source, "value"), self.stack(), positive=False)
+        self._symbols_on()
+        node = self._placeholder_node(sym, source)
+        value = SymbolicValue(sym, lambda t: node, source)
+        value.first = node
+        self.inputs.append(value)
+        return value
+
+    def _symbols_on(self) -> None:
+        """Operations on fakes ask this capture's ``ShapeEnv`` from here on."""
+        if self.mode.shape_env is None:
+            from torch._dispatch.python import enable_python_dispatcher
+
+            self.mode.shape_env, self.mode.static_shapes = self.shapes.make_env(), False
+            self.dispatcher = enable_python_dispatcher  # operators that C++ composes for plain sizes only are composed in Python
+
+    def _symbolic_input(self, real: torch.Tensor, source: Source, which: Any) -> tuple[torch.Tensor, tuple[Any, ...], tuple[Any, ...]]:
+        """A fake whose sizes depend on the call, and the sizes and strides that a guard compares, None for those that are open."""
+        sizes, strides = self.shapes.layout(real, source, which, self.stack())
+        self._symbols_on()
+
+        def make(requires_grad: bool) -> torch.Tensor:
+            meta = torch.empty_strided(sizes, strides, dtype=real.dtype, device="meta", requires_grad=requires_grad)
+            return self.make_fake(self.mode, meta, real.device)
+
+        fake = make(real.requires_grad) if real.is_leaf else computed(make)
+        if isinstance(real, torch.nn.Parameter):
+            fake._is_param = True  # type: ignore[attr-defined]
+        opened = [tuple(n if isinstance(n, int) else None for n in numbers) for numbers in (sizes, strides)]
+        return fake, opened[0], opened[1]
+
     def _fake_input(self, real: torch.Tensor) -> torch.Tensor:
         """A fake of the same kind. A plain leaf is made directly, which is ten times cheaper; what views and autograd add is torch's to copy."""
         if not real.is_leaf or real._is_view() or real.storage_offset():
-            return self.mode.from_tensor(real)
+            return self.mode.from_tensor(real, static_shapes=True)
         meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta", requires_grad=real.requires_grad)
         fake = self.make_fake(self.mode, meta, real.device)
         if isinstance(real, torch.nn.Parameter):
@@ -225,19 +275,22 @@ class Tracer:
         kwargs = kwargs or {}
         if any(f.info.handlers and f.catches() for f in self.frames) and may_raise(_name(target), args):
             raise self.refuse("exception", f"{_name(target)} may raise when the graph runs, and the program would handle that")
-        fakes = [a.plain(self._fake) for a in args]
-        fake_kwargs = {k: v.plain(self._fake) for k, v in kwargs.items()}
+        leaf = self._fake_or_float if _name(target) in FLOAT_OPERANDS else self._fake
+        fakes = [a.plain(leaf) for a in args]
+        fake_kwargs = {k: v.plain(leaf) for k, v in kwargs.items()}
         touched = list({id(v): v for v in _tensors(self, [*args, *kwargs.values()])}.values())
         before = [(v.fake._version, v.fake.shape, v.fake.stride()) for v in touched]
         try:
-            with self.mode:
+            with self.mode, self.dispatcher():
                 out = getattr(fakes[0], target)(*fakes[1:], **fake_kwargs) if isinstance(target, str) else target(*fakes, **fake_kwargs)
         except (CaptureUnsupported, Raised):
             raise
         except Exception as error:
-            reason = "dynamic-shape" if type(error).__module__.startswith("torch._subclasses") else "op-error"
+            reason = "dynamic-shape" if type(error).__module__.startswith(("torch._subclasses", "torch.fx.experimental")) else "op-error"
             text = str(error).splitlines()[0] if str(error) else ""
             raise self.refuse(reason, f"{_name(target)}: {type(error).__name__}: {text}") from error
+        finally:
+            self.shapes.note(self.stack())
         if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
             raise self.refuse("metadata-mutation", _name(target))
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
@@ -249,7 +302,7 @@ class Tracer:
             self.decide("fold", (f"frames/{known.node.name}",), "folded", "identity", operation=_name(target))
             return known
         if out is not None and not changed and not _has_tensor(out):
-            return self.lift(out)
+            return self._numbers(target, args, kwargs, out) if self.shapes.symbolic and _has_symbol(out) else self.lift(out)
         if out is None and not changed:
             raise self.refuse("op-refused", f"{_name(target)} gives nothing back and changes no tensor")
         node = self.node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs, out)
@@ -260,9 +313,26 @@ class Tracer:
             return known
         return self.result(node, out)
 
+    def _numbers(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs, out: Any) -> Value:
+        """What an operation says about sizes: numbers, whose nodes are made when they are needed."""
+        made: list[fx.Node] = []
+
+        def node(t: Tracer) -> fx.Node:
+            made[:] = made or [self.node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs, out)]
+            return made[0]
+
+        if not isinstance(out, (tuple, list)):
+            return symbolic(self, out, node)
+        return SequenceValue(
+            [symbolic(self, p, lambda t, i=i, p=p: t.append("call_function", operator.getitem, (node(t), i), p)) for i, p in enumerate(out)], type(out)
+        )
+
     def node(self, kind: str, target: Any, args: Args, kwargs: Kwargs, val: Any) -> fx.Node:
         """Append one node with its value and the line that asks for it."""
-        node = self.graph.create_node(kind, target, tuple(a.plain(self._node) for a in args), {k: v.plain(self._node) for k, v in kwargs.items()})
+        return self.append(kind, target, tuple(a.plain(self._node) for a in args), val, {k: v.plain(self._node) for k, v in kwargs.items()})
+
+    def append(self, kind: str, target: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None) -> fx.Node:
+        node = self.graph.create_node(kind, target, args, kwargs or {})
         node.meta.update(val=val, stack=self.stack(), parents=())
         return node
 
@@ -278,6 +348,8 @@ class Tracer:
         return SequenceValue([self._element(node, i, part) for i, part in enumerate(out)], type(out))
 
     def _element(self, node: fx.Node, index: int, part: Any) -> Value:
+        if isinstance(part, SYMBOLIC):
+            return symbolic(self, part, lambda t: t.append("call_function", operator.getitem, (node, index), part))
         if not _has_tensor(part):
             return self.lift(part)
         if isinstance(part, torch.Tensor) and id(part) in self.by_fake:
@@ -290,14 +362,21 @@ class Tracer:
         """Note which inputs a change of ``value`` reaches: itself, or the inputs that it is a view of."""
         storage = value.fake.untyped_storage()._cdata
         for source in self.inputs:
-            if source is value or source.fake.untyped_storage()._cdata == storage:
+            if isinstance(source, TensorValue) and (source is value or source.fake.untyped_storage()._cdata == storage):
                 self.mutated[id(source)] = source
 
     def _node(self, value: Value) -> Any:
+        if isinstance(value, SymbolicValue):
+            return value.node(self)
         return value.node if isinstance(value, TensorValue) else self._as_argument(value)
 
     def _fake(self, value: Value) -> Any:
+        if isinstance(value, SymbolicValue):
+            return value.sym if isinstance(value.sym, torch.SymInt) else value.settle(self).value
         return value.fake if isinstance(value, TensorValue) else self._as_argument(value)
+
+    def _fake_or_float(self, value: Value) -> Any:
+        return value.sym if isinstance(value, SymbolicValue) and isinstance(value.sym, torch.SymFloat) else self._fake(value)
 
     def _as_argument(self, value: Value) -> Any:
         real = getattr(value, "real", None)
@@ -327,9 +406,23 @@ def _indices(key: Value) -> list[TensorValue]:
     return found
 
 
-def tensor_facts(real: torch.Tensor) -> tuple[Any, ...]:
-    """(type, dtype, device, requires_grad, sizes, strides): what a tensor guard checks, as plain data."""
-    return (type(real).__name__, str(real.dtype), str(real.device), real.requires_grad, tuple(real.shape), tuple(real.stride()))
+def tensor_facts(real: torch.Tensor, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> tuple[Any, ...]:
+    """(type, dtype, device, requires_grad, sizes, strides): what a tensor guard checks, as plain data; None for a size that is open."""
+    return (type(real).__name__, str(real.dtype), str(real.device), real.requires_grad, sizes, strides)
+
+
+class _Computed(torch.autograd.Function):
+    """Makes a tensor that is no leaf and no view, as the result of an operation is."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, make: Callable[[bool], torch.Tensor]) -> torch.Tensor:
+        return make(False)
+
+
+def computed(make: Callable[[bool], torch.Tensor]) -> torch.Tensor:
+    with torch.enable_grad():
+        found: torch.Tensor = _Computed.apply(torch.zeros((), requires_grad=True), make)  # type: ignore[assignment]
+    return found
 
 
 def _first(graph: fx.Graph) -> fx.Node:
@@ -344,6 +437,10 @@ def _has_tensor(out: Any) -> bool:
     if isinstance(out, (tuple, list)):
         return any(_has_tensor(o) for o in out)
     return isinstance(out, torch.Tensor)
+
+
+def _has_symbol(out: Any) -> bool:
+    return any(map(_has_symbol, out)) if isinstance(out, (tuple, list)) else isinstance(out, SYMBOLIC)
 
 
 def _tensors(t: Tracer, values: Iterable[Value]) -> list[TensorValue]:

@@ -22,6 +22,7 @@ from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
 from .objects import ClassValue, ExceptionValue, ObjectValue, lookup
 from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
+from .symbolic import convert, extreme
 from .tensor import TensorMethod, TensorValue
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class BuiltinValue(Value):
 
 
 def _length(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return Constant(args[0].length(t))
+    return args[0].size(t) if isinstance(args[0], TensorValue) else Constant(args[0].length(t))
 
 
 def classes_of(t: Tracer, value: Value) -> tuple[type[Any], ...]:
@@ -185,6 +186,8 @@ def _extreme(symbol: str) -> Handler:
                 return kwargs["default"]
             return t.fold(max if symbol == ">" else min, [()])
         key = kwargs.get("key", NONE)
+        if key is NONE and (found := extreme(t, values, symbol == ">")) is not None:
+            return found
         rank = (lambda v: v) if key is NONE else (lambda v: key.call(t, [v], {}))
         best, best_rank = values[0], rank(values[0])
         for value in values[1:]:
@@ -207,6 +210,8 @@ def _numeric(function: Callable[..., Any], name: str) -> Handler:
             if found is not None:
                 return found
             raise t.refuse("bad-call", f"{function.__name__} of {args[0].describe()}")
+        if (found := convert(t, function, args, kwargs)) is not None:
+            return found
         return t.fold(function, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 
     return row

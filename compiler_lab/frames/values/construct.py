@@ -22,6 +22,7 @@ from .containers import DictValue, SequenceValue, SetValue, SliceValue, entries_
 from .contexts import CONTEXTS
 from .functions import PartialValue
 from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
+from .symbolic import convert
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -131,6 +132,8 @@ def _number(cls: type[Any]) -> Handler:
                 if found is not None:
                     return t.fold(cls, [t.constant(found)]) if name == "__index__" else found
             raise Raised(t.exception(TypeError, NO_NUMBER[cls].format(args[0].cls.__name__)))
+        if (found := convert(t, cls, args, kwargs)) is not None:
+            return found
         return t.fold(cls, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 
     return row

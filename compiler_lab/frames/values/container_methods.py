@@ -6,6 +6,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/{lists,dicts}.py`` (``call_meth
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -91,6 +92,10 @@ def _copy_list(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value
 
 
 def _numel(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
+    from .operators import binary
+
+    if not t.is_constant(s):
+        return functools.reduce(lambda a, b: binary(t, "*", a, b), s.values(), Constant(1))
     return t.fold(torch.Size.numel, [s.make(t.constant(SequenceValue(s.items, list)))])
 
 

@@ -143,7 +143,7 @@ def same_or_equal(t: Tracer, a: Value, b: Value) -> bool:
 
 def key_of(t: Tracer, value: Value) -> Hashable:
     """What stands for ``value`` as a dict key or set element: the constant, or the object itself where equality is identity."""
-    found = t.maybe_constant(value)
+    found = t.maybe_constant(value, settle=True)
     if not isinstance(found, NotConstant):
         if isinstance(found, (list, dict, set, slice)):
             raise Raised(t.exception(TypeError, f"unhashable type: '{type(found).__name__}'"))

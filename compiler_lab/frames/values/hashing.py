@@ -61,7 +61,7 @@ def number_of(t: Tracer, value: Value) -> int:
         return hash(tuple(Known(number_of(t, v)) for v in value.values()))
     if isinstance(value, (SequenceValue, DictValue)) or (isinstance(value, SetValue) and value.cls is set):
         raise Raised(t.exception(TypeError, f"unhashable type: '{value.python_type().__name__}'"))
-    found = t.maybe_constant(value)
+    found = t.maybe_constant(value, settle=True)
     if isinstance(found, NotConstant) or not (isinstance(found, (*PLAIN, frozenset)) or type(found).__hash__ is enum.Enum.__hash__):
         raise t.refuse("identity", f"hash of {value.describe()}")
     return int(t.constant(t.fold(hash, [found])))

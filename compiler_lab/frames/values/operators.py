@@ -15,6 +15,7 @@ from .base import Constant, NotConstant, Opaque, Raised, Value
 from .containers import DictValue, DictView, SequenceValue, SetValue, entries_of, same_or_equal
 from .objects import ClassValue, ObjectValue, find_in_class
 from .strings import percent
+from .symbolic import apply, arithmetic, compare_symbolic, is_number, is_symbolic, settled
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def binary(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
         return t.fold(row.function, [_class_or_none(t, a), _class_or_none(t, b)])
     if symbol not in "+*" and not (t.is_constant(a) and t.is_constant(b)) and _is_plain(a) and _is_plain(b):
         raise Raised(t.exception(TypeError, _unsupported(symbol, inplace, a, b)))
+    if is_symbolic(a, b) and (found := arithmetic(t, row.function, [a, b])) is not None:
+        return found
     return t.fold(row.inplace if inplace else row.function, [t.constant(a), t.constant(b)])
 
 
@@ -125,7 +128,7 @@ def _on_sequences(t: Tracer, symbol: str, inplace: bool, a: Value, b: Value) -> 
             )
     if symbol == "*":
         sequence, count = (a, b) if isinstance(a, SequenceValue) else (b, a)
-        times = t.maybe_constant(count)
+        times = t.maybe_constant(count, settle=True)
         if isinstance(sequence, SequenceValue) and isinstance(times, int):
             if inplace and sequence is a and sequence.cls is list:
                 sequence.changing(t)
@@ -205,6 +208,8 @@ def unary(t: Tracer, symbol: str, value: Value) -> Value:
         return found
     if symbol == "~" and isinstance(value, Constant) and isinstance(value.value, bool):
         raise t.refuse("output", "~ of a bool, which warns on newer Pythons")
+    if is_symbolic(value) and value.python_type() is not bool and symbol != "~" and (found := apply(t, function, function, [value])) is not None:
+        return found
     return t.fold(function, [t.constant(value)])
 
 
@@ -219,6 +224,8 @@ def compare(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
         return t.op(function, [a, b])
     if isinstance(a, ObjectValue) or isinstance(b, ObjectValue):
         return _compare_objects(t, symbol, name, reflected, a, b)
+    if is_symbolic(a, b) and (is_number(a) and is_number(b)):
+        return compare_symbolic(t, function, [a, b])
     a, b = _as_set(t, a, b), _as_set(t, b, a)
     x, y = t.maybe_constant(a), t.maybe_constant(b)
     if not isinstance(x, NotConstant) and not isinstance(y, NotConstant):
@@ -268,6 +275,10 @@ def identical(t: Tracer, a: Value, b: Value) -> bool:
     """``a is b``, guarded where both existed before the frame."""
     if a is b:
         return True
+    if is_symbolic(a, b):
+        if not (is_number(a) and is_number(b)):
+            return False
+        a, b = settled(t, [a, b])
     if isinstance(a, Constant) and isinstance(b, Constant):
         return _same_constant(t, a.value, b.value)
     if isinstance(a, Constant) or isinstance(b, Constant):

@@ -44,7 +44,7 @@ def text_of(t: Tracer, value: Value, name: str) -> str:
         return repr(value.real)
     if isinstance(value, SequenceValue) and hasattr(value.cls, "_fields"):
         return str(t.constant(class_attribute(t, value, value.cls, name if _is_users(value.cls, name) else "__repr__").call(t, [], {})))
-    known = t.maybe_constant(value)
+    known = t.maybe_constant(value, settle=True)
     if not isinstance(known, NotConstant) and not _unordered(value):
         return str(known) if name == "__str__" else repr(known)
     return _container_text(t, value)
@@ -190,7 +190,7 @@ def _inside(stand_in: Shown) -> tuple[Tracer, Value]:
 
 def shown(t: Tracer, value: Value, cls: type[Shown] = ShownPart) -> Any:
     """The plain value, or something that has its text."""
-    known = t.maybe_constant(value)
+    known = t.maybe_constant(value, settle=True)
     if not isinstance(known, NotConstant) and not _unordered(value):
         return known
     if isinstance(value, SequenceValue) and issubclass(value.cls, tuple):

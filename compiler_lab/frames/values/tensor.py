@@ -16,6 +16,8 @@ import torch.fx as fx
 
 from ..ir import Source
 from .base import NONE, Args, Constant, Kwargs, Leaf, Value
+from .containers import SequenceValue
+from .symbolic import SymbolicValue, size_of, sizes_of
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -61,6 +63,10 @@ class TensorValue(Value):
         return leaf(self)
 
     def get(self, t: Tracer, name: str) -> Value:
+        if name == "shape" and t.shapes.symbolic:
+            return SequenceValue(sizes_of(t, self, "size"), torch.Size)
+        if name == "nbytes" and t.shapes.symbolic:
+            return t.op(operator.mul, [t.op("numel", [self]), Constant(self.fake.itemsize)])
         if name in METADATA:
             return t.lift(getattr(self.fake, name))
         if name in COMPUTED:
@@ -90,6 +96,8 @@ class TensorValue(Value):
         raise t.refuse("side-effect" if name not in ("data", "requires_grad") else "metadata-mutation", f"setting .{name} of a tensor")
 
     def item(self, t: Tracer, key: Value) -> Value:
+        if isinstance(key, SymbolicValue) and key.python_type() is int:
+            return t.op("select", [self, Constant(0), key])  # a subscript would take the number of this call
         return t.op(operator.getitem, [self, key])
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
@@ -101,9 +109,13 @@ class TensorValue(Value):
         return t.op("unbind", [self, Constant(0)]).iterate(t)
 
     def length(self, t: Tracer) -> int:
+        return t.constant(self.size(t))
+
+    def size(self, t: Tracer) -> Value:
+        """``len(x)``, which may depend on sizes."""
         if not self.fake.dim():
             raise t.refuse("op-error", "len() of a 0-d tensor")
-        return self.fake.shape[0]
+        return size_of(t, self, "size", 0)
 
     def truth(self, t: Tracer) -> bool:
         raise t.refuse("data-dependent-branch", f"the truth of {self.describe()} decides")
@@ -128,9 +140,21 @@ def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kw
         if name in names:
             raise t.refuse(reason, f".{name}()")
     if name == "__len__":
-        return Constant(owner.length(t))
+        return owner.size(t)
+    if name in ("size", "stride") and t.shapes.symbolic and not kwargs:
+        return _numbers(t, owner, name, args)
     if name in ("__getitem__", "__setitem__"):
         return owner.item(t, args[0]) if name == "__getitem__" else (owner.set_item(t, args[0], args[1]) or NONE)
     if name.startswith("new_") and "device" not in kwargs:
         kwargs = {**kwargs, "device": Constant(owner.fake.device)}
     return t.op(name, [owner, *args], kwargs)
+
+
+def _numbers(t: Tracer, owner: TensorValue, name: str, args: Args) -> Value:
+    """``size()`` and ``stride()``, of all dimensions or of one."""
+    if not args or args[0] is NONE:
+        return SequenceValue(sizes_of(t, owner, name), torch.Size if name == "size" else tuple)
+    dim = t.constant(args[0])
+    if type(dim) is not int or not -owner.fake.dim() <= dim < owner.fake.dim():
+        return t.op(name, [owner, *args])
+    return size_of(t, owner, name, dim)

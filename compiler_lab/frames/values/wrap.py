@@ -52,6 +52,10 @@ def _constant(t: Tracer, real: Any, source: Source | None) -> Value:
     return Constant(real, source)
 
 
+def _integer(t: Tracer, real: int, source: Source | None) -> Value:
+    return t.integer(real, source) if source is not None and t.shapes.number(real, source) else _constant(t, real, source)
+
+
 def _singleton(t: Tracer, real: Any, source: Source | None) -> Value:
     t.guard("id", source, None, why="its value was used")
     return Constant(real, source)
@@ -180,6 +184,7 @@ BY_TYPE: dict[type[Any], Wrapper] = {
     **{kind: _dict for kind in (dict, OrderedDict)},
     **{kind: _set for kind in (set, frozenset)},
     **{kind: _builtin for kind in BUILTIN_TYPES},
+    int: _integer,
     slice: _slice,
     weakref.ref: _weak,
     types.GenericAlias: _alias,
