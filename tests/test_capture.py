@@ -171,10 +171,11 @@ def test_names_are_torchs() -> None:
     assert [n.name for n in c.graphs[0].placeholders] == ["l_input_", "l_self_modules_0_parameters_weight_", "l_self_modules_0_parameters_bias_"]
 
 
-def test_a_call_that_gives_its_argument_back_is_no_node() -> None:
-    c = capture(lambda x: nn.functional.dropout(x, 0.5, training=False).contiguous() + 1, torch.ones(3))
-    assert [n.name for n in c.graphs[0].graph.nodes] == ["l_x_", "add", "output"]
-    assert [d.reason for d in c.graphs[0].decisions] == ["identity", "identity"]
+def test_a_call_that_gives_its_argument_back_is_a_node_and_the_same_object() -> None:
+    x = torch.ones(3)
+    c = capture(lambda x: (nn.functional.dropout(x, 0.5, training=False).contiguous(), x.float() + 1), x)
+    assert [n.name for n in c.graphs[0].graph.nodes] == ["l_x_", "dropout", "contiguous", "float_1", "add", "output"]
+    assert run(c)[0] is x
 
 
 class Config:

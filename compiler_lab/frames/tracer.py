@@ -298,9 +298,6 @@ class Tracer:
 
     def _record(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs, out: Any, changed: Sequence[TensorValue]) -> Value:
         known = self.by_fake.get(id(out)) if isinstance(out, torch.Tensor) else None
-        if known is not None and not changed:
-            self.decide("fold", (f"frames/{known.node.name}",), "folded", "identity", operation=_name(target))
-            return known
         if out is not None and not changed and not _has_tensor(out):
             return self._numbers(target, args, kwargs, out) if self.shapes.symbolic and _has_symbol(out) else self.lift(out)
         if out is None and not changed:
@@ -308,7 +305,7 @@ class Tracer:
         node = self.node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs, out)
         for value in changed:
             self._change(value)
-        if known is not None:
+        if known is not None:  # the same object: changed in place, or an operation that has nothing to do, such as ``contiguous``
             known.node = node
             return known
         return self.result(node, out)
