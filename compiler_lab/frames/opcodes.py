@@ -9,6 +9,7 @@ The rows that jump, call and unwind are in ``opcodes_control.py``. Left out: cla
 from __future__ import annotations
 
 import enum
+import importlib
 import opcode
 import sys
 from collections.abc import Callable, Iterator
@@ -190,6 +191,8 @@ def import_name(f: Frame, t: Tracer, i: Inst) -> None:
     package = str(f.scope.names.get("__package__") or "")
     base = ".".join(package.split(".")[: len(package.split(".")) - level + 1]) if level else ""
     full = f"{base}.{i.value}".strip(".") if level else i.value
+    if f.scope.library and full.partition(".")[0] == "torch":
+        importlib.import_module(full)  # torch loads parts of itself on first use; that is not the program's doing
     found = sys.modules.get(full if names or level else full.partition(".")[0])
     if found is None or sys.modules.get(full) is None:
         raise t.refuse("import", full)

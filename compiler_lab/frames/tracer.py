@@ -44,7 +44,7 @@ MAX_DEPTH, MAX_STEPS = 80, 1_000_000
 INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
 DATA_CHECKED = tuple(
     "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
-    "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin".split()
+    "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin istft".split()
 )  # parts of names of operations that look at the values they are given
 FLOAT_OPERANDS = frozenset("add sub mul truediv iadd isub imul itruediv add_ sub_ mul_ div div_ true_divide multiply subtract".split())  # any float will do
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -281,8 +281,7 @@ class Tracer:
         touched = list({id(v): v for v in _tensors(self, [*args, *kwargs.values()])}.values())
         before = [(v.fake._version, v.fake.shape, v.fake.stride()) for v in touched]
         try:
-            with self.mode, self.dispatcher():
-                out = getattr(fakes[0], target)(*fakes[1:], **fake_kwargs) if isinstance(target, str) else target(*fakes, **fake_kwargs)
+            out = self._run(getattr(fakes[0], target) if isinstance(target, str) else target, fakes[isinstance(target, str) :], fake_kwargs)
         except (CaptureUnsupported, Raised):
             raise
         except Exception as error:
@@ -295,6 +294,18 @@ class Tracer:
             raise self.refuse("metadata-mutation", _name(target))
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
         return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
+
+    def _run(self, function: Callable[..., Any], fakes: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The operation on fakes. Where its C++ parts look at data, torch's Python forms of them may not."""
+        from torch._dispatch.python import enable_python_dispatcher
+        from torch._subclasses.fake_tensor import DataDependentOutputException
+
+        try:
+            with self.mode, self.dispatcher():
+                return function(*fakes, **kwargs)
+        except DataDependentOutputException:
+            with self.mode, enable_python_dispatcher():
+                return function(*fakes, **kwargs)
 
     def _record(self, target: Callable[..., Any] | str, args: Args, kwargs: Kwargs, out: Any, changed: Sequence[TensorValue]) -> Value:
         known = self.by_fake.get(id(out)) if isinstance(out, torch.Tensor) else None
