@@ -652,3 +652,48 @@ def one_by_one(fn: Any, args: tuple[Any, ...]) -> Any:
             return result
         number, state = result
         point = ends[number]
+
+
+class Interrupted:
+    """A backend whose graph number ``at`` raises ``error`` when it runs."""
+
+    def __init__(self, at: int, error: BaseException) -> None:
+        self.at, self.error, self.made = at, error, 0
+
+    def __call__(self, gm: Any, inputs: list[Any]) -> Callable[..., Any]:
+        number, self.made = self.made, self.made + 1
+
+        def run(*args: Any) -> Any:
+            if number == self.at:
+                raise self.error
+            return gm.forward(*args)
+
+        return run
+
+
+def guarded(x: Tensor, log: list[Any], keeps: bool) -> Any:
+    y = x + 1
+    with Log(log, keeps):
+        print("in", end="")
+        y = y * 2
+        log.append("not reached")
+        print("out", end="")
+    log.append("after")
+    return y + 1
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt("stop"), MemoryError("no room")])
+def test_a_graph_that_is_interrupted_leaves_the_blocks_it_is_in(keeps: bool, error: BaseException) -> None:
+    log: list[Any] = []
+    compiled = compiler_lab.compile(guarded, backend=Interrupted(1, error))
+    leaves = ("exit", type(error).__name__, str(error))
+    if keeps:
+        assert torch.equal(compiled(X, log, True), X + 2)
+        assert log == ["enter", leaves, "after"]
+        return
+    with pytest.raises(type(error)) as raised:
+        compiled(X, log, False)
+    assert log == ["enter", leaves] and raised.value is error
+    lines = [f.lineno for f in traceback.extract_tb(raised.value.__traceback__) if f.name == "guarded"]
+    assert lines[-1] - guarded.__code__.co_firstlineno in (3, 4)

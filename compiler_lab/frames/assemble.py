@@ -65,6 +65,8 @@ class _Assembler:
 
     def code(self, pause: Pause | None, piece: bool) -> CodeType:
         writer, specialization = self.writer, self.specialization
+        if piece:
+            writer.line = read_code(self.frame.code).locations[0].line  # where it goes on
         inputs = specialization.graph.inputs if self.compiled else ()
         writer.plan(inputs, recipes_of(specialization))
         if self.compiled is not None:

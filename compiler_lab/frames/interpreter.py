@@ -27,7 +27,7 @@ from .reasons import CaptureUnsupported
 from .result import Results, check_aliases, close, specialization
 from .resume import before_call, resumable
 from .shapes import SYMBOLIC_REASONS, Shapes, SizeHistory
-from .stops import Stopped, stop_of
+from .stops import Stopped, leave_modes, stop_of
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
 from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
 from .values.contexts import TorchMode
@@ -250,6 +250,7 @@ class Stopping(Interpreter):
         results = Results(self)
         stop = stop_of(results, frame, self.found)
         check_aliases(self, definition)
+        leave_modes(frame)
         self.stopped = close(results, NOTHING, stop, definition)
         raise Stopped
 

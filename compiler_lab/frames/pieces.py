@@ -20,7 +20,7 @@ from .frame import FrameInput
 from .guards import GLOBALS
 from .hook import Callback, frame_hook
 from .ir import Recipe, Source, Stop
-from .resume import Next, Point, Resumed, index, ordinal, rest, resumed, step
+from .resume import Next, Point, Resumed, failing, index, ordinal, protected, rest, resumed, step
 
 if TYPE_CHECKING:
     from .convert import Converter, Entry
@@ -130,13 +130,29 @@ class Pieces:
                 if entry is None:
                     return self._rest(end, globals, cells, state, hooked=depth < NESTED)
                 barren = 0 if entry.graph else barren + 1
-                result = FunctionType(entry.code, globals, entry.code.co_name, None, cells)(*state)
+                result = self._graph(entry, end, globals, cells, state)
                 if type(result) is not Next:
                     return result
                 pause, state = result
                 del result
         finally:
             self._depth.value = depth
+
+    def _graph(self, entry: Entry, end: Resumed, globals: dict[str, Any], cells: Cells, state: State) -> Any:
+        """Runs an entry. An interrupt, or an error that capture did not foresee, is the frame's own: it is raised where the entry began, so that
+        ``with`` blocks that the frame is in are left and ``finally`` clauses run."""
+        try:
+            return FunctionType(entry.code, globals, entry.code.co_name, None, cells)(*state)
+        except BaseException as error:
+            piece = self.pieces.get(id(end.code))
+            if piece is None or not protected(piece.root, end.point):
+                raise
+            failure = error
+        code = failing(piece.root, end.point)
+        frame_hook().leave(code)
+        state.append(failure)
+        del failure
+        return self._python(code, globals, cells, state, hooked=True)
 
     def _python(self, code: CodeType, globals: dict[str, Any], cells: Cells, state: State, hooked: bool) -> Any:
         function = FunctionType(code, globals, code.co_name, None, cells)

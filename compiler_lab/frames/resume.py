@@ -36,6 +36,7 @@ JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"})
 # what may do tensor work: without any of these, the rest of a frame is not worth a graph
 WORK = ("BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "STORE_SUBSCR", "STORE_SLICE", "COMPARE_OP", "CALL", "CALL_FUNCTION_EX", "UNARY_NEGATIVE", "UNARY_INVERT")
+ERROR = ".error"
 PYTHON_311 = sys.version_info < (3, 12)
 
 
@@ -167,6 +168,30 @@ def rest(code: CodeType, point: Point) -> CodeType:
     return writer.assemble([argument], code.co_qualname)
 
 
+def protected(code: CodeType, point: Point) -> bool:
+    """Would an exception at ``point`` be seen by a handler of the frame?"""
+    info = read_code(code)
+    return info.handler(index(info, point.at)) is not None
+
+
+def failing(code: CodeType, point: Point) -> CodeType:
+    """What the frame does when an exception is raised at ``point``, for Python to run; the exception is the last item of the state."""
+    info = read_code(code)
+    handler = info.handler(index(info, point.at))
+    assert handler is not None
+    writer = _Writer(code, point)
+    argument = writer.take_state(ERROR)
+    writer.push_stack()
+    begin = TryBegin(Label(), handler.lasti, handler.depth)
+    writer.emit("LOAD_FAST", ERROR)
+    writer.emit("DELETE_FAST", ERROR)
+    writer.out.append(begin)
+    writer.emit("RAISE_VARARGS", 1)
+    writer.out.append(TryEnd(begin))
+    writer.body({ordinal(info, handler.target): begin.target})  # type: ignore[dict-item]
+    return writer.assemble([argument], code.co_qualname)
+
+
 def step(code: CodeType, point: Point) -> tuple[CodeType, tuple[Point, ...]]:
     """The instruction at ``point`` for Python to run, with the moves that follow it, and the points where that can end; the code gives
     ``Next((number of the point, state))``."""
@@ -291,9 +316,9 @@ class _Writer:
             self.emit("PRECALL", count)
         self.emit("CALL", count)
 
-    def take_state(self) -> str:
+    def take_state(self, *more: str) -> str:
         """From the list that is the only argument to locals; gives the argument's name, the first local's, for ``super()`` looks at that slot."""
-        names = (*self.point.locals, *self.point.slots())
+        names = (*self.point.locals, *self.point.slots(), *more)
         argument = self.code.co_varnames[0] if self.code.co_argcount and self.code.co_varnames[0] not in self.free else ".state"
         self.emit("LOAD_FAST", argument)
         self.emit("UNPACK_SEQUENCE", len(names))

@@ -9,13 +9,16 @@ PyTorch's counterpart: ``torch/_dynamo/symbolic_convert.py`` (``create_call_resu
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from .ir import Break, Recipe, Source, Stop
 from .reasons import CaptureUnsupported
 from .resume import before_call, live
-from .values.base import NULL, Constant, Lazy, Opaque, Slot, force
+from .values.base import NULL, BoundBuiltin, Constant, Lazy, Opaque, Slot, force
 from .values.builtins import BuiltinValue
+from .values.contexts import AutocastMode, GradMode, InferenceMode, TorchMode
 from .values.functions import CellValue
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
     """The state before instruction ``frame.at``. Raises ``CaptureUnsupported`` for a value that cannot be put together."""
     if not can_stop(frame):
         raise CaptureUnsupported("exception", "an exception is being handled", frame.call_stack(), frame.instruction())
-    if frame.t.modes() != frame.t.before:
+    if frame.t.modes() != frame.t.before and not modes_of(frame):
         raise CaptureUnsupported("context-manager", "a mode of torch's is on", frame.call_stack(), frame.instruction())
     recipe = functools.partial(_recipe, results, frame, _passed_on(frame))
     stack = tuple(None if v is NULL else recipe(v) for v in frame.stack)
@@ -64,9 +67,52 @@ def _recipe(results: Results, frame: Frame, passed_on: dict[int, Lazy], slot: Sl
         slot = force(slot)
     if (lazy := passed_on.get(id(slot))) is not None and lazy.source is not None:
         return Recipe("source", lazy.source)
+    if isinstance(slot, BoundBuiltin) and isinstance(slot.owner, TorchMode) and slot.name == "__exit__":
+        return _entered(slot.owner)
     if isinstance(slot, BuiltinValue) and slot.source is None:
         return _builtin(frame, slot)
     return results.recipe(slot)
+
+
+def modes_of(frame: Frame) -> list[TorchMode]:
+    """Torch's modes whose ``with`` blocks the frame is in, outermost first."""
+    return [v.owner for v in frame.stack if isinstance(v, BoundBuiltin) and isinstance(v.owner, TorchMode) and v.name == "__exit__"]
+
+
+def leave_modes(frame: Frame) -> None:
+    """The graph ends with the modes that the frame began with; Python enters those that the frame is in again."""
+    for mode in reversed(modes_of(frame)):
+        mode.exit(frame.t)
+    if frame.t.modes() != frame.t.before:
+        raise CaptureUnsupported("context-manager", "a mode of torch's is on", frame.call_stack(), frame.instruction())
+
+
+def _entered(mode: TorchMode) -> Recipe:
+    """The bound ``__exit__`` of a mode that is entered when this is built: the stack is built in order, and so are the modes entered."""
+    constants = lambda *values: tuple(Recipe("constant", v) for v in values)
+    if isinstance(mode, GradMode):
+        return Recipe("call", enter_grad_mode, constants(mode.cls, mode.enabled, mode.previous))
+    if isinstance(mode, InferenceMode):
+        return Recipe("call", enter, constants(torch.inference_mode, mode.enabled))
+    if isinstance(mode, AutocastMode) and mode.source is None:
+        return Recipe("call", enter, constants(torch.autocast, mode.real.device, mode.real.fast_dtype, mode.real._enabled, mode.real._cache_enabled))
+    raise CaptureUnsupported("context-manager", f"a break inside {mode.cls.__name__}")
+
+
+def enter(cls: type[Any], *args: Any) -> Any:
+    mode = cls(*args)
+    mode.__enter__()
+    return mode.__exit__
+
+
+def enter_grad_mode(cls: type[Any], enabled: bool, previous: bool) -> Any:
+    """As ``enter``; ``set_grad_enabled`` has taken the mode to restore when it was made, which may have been earlier."""
+    mode: Any = object.__new__(cls)
+    mode.prev = previous
+    if cls is torch.set_grad_enabled:
+        mode.mode = enabled
+    torch._C._set_grad_enabled(enabled)
+    return mode.__exit__
 
 
 def _builtin(frame: Frame, value: BuiltinValue) -> Recipe:
