@@ -701,8 +701,9 @@ def printed(x: Any) -> Any:
 
 @refused("output")
 def warned(x: Any) -> Any:
+    y = x + 1
     warnings.warn("careful", UserWarning, stacklevel=1)
-    return x
+    return y
 
 
 @refused("random")

@@ -69,6 +69,9 @@ class _Assembler:
             writer.line = read_code(self.frame.code).locations[0].line  # where it goes on
         inputs = specialization.graph.inputs if self.compiled else ()
         writer.plan(inputs, recipes_of(specialization))
+        for recipe in specialization.before:
+            writer.build(recipe)
+            writer.emit("POP_TOP")
         if self.compiled is not None:
             writer.call(self.compiled, [lambda s=s: writer.load(s) for s in inputs])
             writer.outputs(len(specialization.graph.outputs))

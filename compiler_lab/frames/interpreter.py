@@ -352,8 +352,6 @@ def _run(t: Interpreter, frame: FrameInput) -> Specialization:
             result = t.run_frame(t.top)
             if t.modes() != t.before:
                 raise CaptureUnsupported("side-effect", "a mode of torch's is left changed", definition)
-            if any(g.suspended_inside() for g in t.generators):
-                raise CaptureUnsupported("generator", "one is left suspended inside try or with, whose end Python runs when it is dropped", definition)
             return specialization(t, result, definition)
     except Stopped as stopped:
         if isinstance(t, Stopping) and t.stopped is not None:

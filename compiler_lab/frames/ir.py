@@ -157,12 +157,13 @@ class Stop:
 class Specialization:
     """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards.
 
-    The replacement code runs the graph, builds ``shared`` in order, makes ``effects`` in order, and then returns ``result``, or goes on at ``stop``."""
+    The replacement code builds ``before`` (calls whose results are dropped: warnings), runs the graph, builds ``shared`` in order, makes ``effects`` in order, and then returns ``result``, or goes on at ``stop``."""
 
     graph: CapturedGraph
     guards: tuple[Guard, ...]
     result: Recipe
     shared: tuple[Recipe, ...] = ()
     effects: tuple[Effect, ...] = ()
+    before: tuple[Recipe, ...] = ()
     stop: Stop | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -183,4 +183,4 @@ def results_of(specialization: Specialization) -> list[Recipe]:
 def recipes_of(specialization: Specialization) -> list[Recipe]:
     """Every recipe that the replacement code builds."""
     effects = [r for e in specialization.effects for r in (e.target, e.value) if r is not None]
-    return [*specialization.shared, *effects, *results_of(specialization)]
+    return [*specialization.before, *specialization.shared, *effects, *results_of(specialization)]

@@ -122,6 +122,8 @@ def specialization(t: Tracer, value: Value, definition: Stack) -> Specialization
 def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack) -> Specialization:
     """The capture is over: the graph returns what the recipes need."""
     t = results.t
+    if any(g.suspended_inside() for g in t.generators):
+        raise CaptureUnsupported("generator", "one is left suspended inside try or with, whose end Python runs when it is dropped", definition)
     output = t.graph.output(tuple(v.node(t) if isinstance(v, SymbolicValue) else v.node for _, v in results.outputs.values()))
     output.meta.update(stack=definition, parents=())
     module = fx.GraphModule(torch.nn.Module(), t.graph)
@@ -132,7 +134,7 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
         "operations": sum(n.op in ("call_function", "call_method") for n in t.graph.nodes),
         "instructions": t.steps,
     }
-    return Specialization(graph, guards_of(t), recipe, stop=stop, notes=notes)
+    return Specialization(graph, guards_of(t), recipe, stop=stop, before=tuple(t.warned), notes=notes)
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.jit._trace import is_tracing
 
-from .values import stdlib
+from .values import stdlib, warned
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
 from .values.contexts import set_grad_mode, switch
@@ -192,7 +192,7 @@ TORCH_ROWS: dict[Any, Handler] = {
     torch.is_grad_enabled: lambda t, args, kwargs: Constant(t.grad),
     torch.is_inference_mode_enabled: lambda t, args, kwargs: Constant(t.inference),
     math.prod: _product,
-    warnings.warn: _refused("output", "warnings.warn"),
+    warnings.warn: warned.warn,
 }
 SETTINGS = (
     torch.set_default_dtype, torch.set_default_device, torch.set_default_tensor_type, torch.set_float32_matmul_precision, torch.use_deterministic_algorithms,

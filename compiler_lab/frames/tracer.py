@@ -24,7 +24,7 @@ from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 from ..core.artifact import Decision
 from ..core.modes import autocast_state
 from ..core.provenance import Stack
-from .ir import Guard, Number, Source
+from .ir import Guard, Number, Recipe, Source
 from .reasons import CaptureUnsupported
 from .shapes import Shapes
 from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Value
@@ -73,6 +73,7 @@ class Tracer:
         self.scopes: dict[int, Scope] = {}
         self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # where the program is; see values/contexts.py
         self.generators: list[GeneratorRun] = []  # all of them; one that is left suspended may have more to do
+        self.warned: list[Recipe] = []  # what is shown before the graph runs
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
         self.guard("global_state", None, None, why="grad mode, default dtype and determinism decide what operations do")
 
