@@ -157,7 +157,8 @@ class Stop:
 class Specialization:
     """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards.
 
-    The replacement code builds ``before`` (calls whose results are dropped: warnings), runs the graph, builds ``shared`` in order, makes ``effects`` in order, and then returns ``result``, or goes on at ``stop``."""
+    The replacement code builds ``before`` (calls whose results are dropped: warnings), runs the graph, builds ``shared`` in order, makes
+    ``effects`` in order, and then returns ``result``, or goes on at ``stop``."""
 
     graph: CapturedGraph
     guards: tuple[Guard, ...]
