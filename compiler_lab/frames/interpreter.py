@@ -30,6 +30,7 @@ from .shapes import SYMBOLIC_REASONS, Shapes, SizeHistory
 from .stops import Stopped, leave_modes, stop_of
 from .tracer import MAX_DEPTH, MAX_STEPS, Tracer
 from .values.base import NONE, NULL, Args, BoundBuiltin, Constant, Kwargs, Lazy, Raised, Slot, Value, force
+from .values.containers import DictValue
 from .values.contexts import TorchMode
 from .values.exceptions import set_context
 from .values.functions import GENERATOR, Cell, FunctionValue, GeneratorRun, Scope, bind_arguments
@@ -372,10 +373,24 @@ def top_frame(t: Interpreter, frame: FrameInput) -> Frame:
     scope = t.top_scope(frame.globals, frame.builtins)
     free = frame.code.co_freevars
     locals: dict[str, Any] = {k: Lazy(t, v, Source("local", k)) for k, v in frame.locals.items() if k not in free}
+    if frame.code.co_flags & 0x08 and (name := rest_of(frame.code)) in locals:
+        locals[name] = keyword_arguments(t, frame.locals[name], Source("local", name))
     cells = [Cell(Lazy(t, frame.locals[k], Source("closure", k)) if k in frame.locals else None, existing=True) for k in free]
     top = Frame(t, frame.code, scope, locals, cells)
     top.given = tuple(locals.values())
     return top
+
+
+def rest_of(code: CodeType) -> str:
+    """The name of ``**kwargs``."""
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04)]
+
+
+def keyword_arguments(t: Interpreter, real: dict[str, Any], source: Source) -> DictValue:
+    """The dict that the call made for ``**kwargs``: nobody else has it, so it may change; its keys are what the call passed."""
+    t.guard("type", source, "dict")
+    t.guard("dict_keys", source, tuple(real), why="the call's keywords were bound")
+    return DictValue({k: (Constant(k), Lazy(t, v, Source("dict_item", k, source))) for k, v in real.items()})
 
 
 def check_modes(code: CodeType, definition: Stack) -> None:

@@ -153,16 +153,34 @@ class ObjectValue(Value):
         return DictValue({k: (Constant(k), v) for k, v in self.attributes.items()}, dict, Source("constant", "the __dict__ of a new object"))
 
     def _member(self, name: str) -> Source | None:
-        return Source("attr", name, self.source) if self.source is not None else None
+        """From the instance's own ``__dict__``, past a ``__getattribute__`` of its class."""
+        if self.source is None:
+            return None
+        if name != "__dict__" and self._getattribute() is not None:
+            return Source("dict_item", name, Source("attr", "__dict__", self.source))
+        return Source("attr", name, self.source)
+
+    def _getattribute(self) -> tuple[type[Any], Any] | None:
+        """The class's own way of reading attributes, if it has one."""
+        own = find_in_class(self.cls, "__getattribute__")
+        return None if own is None or own[0] is object or issubclass(self.cls, BaseException) else own
 
     def get(self, t: Tracer, name: str) -> Value:
         own = lookup(t, self.cls, "__getattribute__")
-        if own is not None and own[1] is not object.__getattribute__ and not issubclass(self.cls, BaseException):
+        if own is None or self._getattribute() is None:
+            return self.default_get(t, name)
+        if not isinstance(own[1], types.FunctionType):
             raise t.refuse("attribute", f"{self.cls.__name__} defines __getattribute__")
-        return self.default_get(t, name)
+        try:
+            return bind(t, self, self.cls, own[0], "__getattribute__", own[1]).call(t, [Constant(name)], {})
+        except Raised as raised:
+            hook = lookup(t, self.cls, "__getattr__")
+            if hook is None or not isinstance(hook[1], types.FunctionType) or not issubclass(raised.exception.python_type(), AttributeError):
+                raise
+            return bind(t, self, self.cls, hook[0], "__getattr__", hook[1]).call(t, [Constant(name)], {})
 
     def default_get(self, t: Tracer, name: str) -> Value:
-        """``object.__getattribute__``, then ``__getattr__``."""
+        """``object.__getattribute__``, then ``__getattr__``, which ``get`` sees to where the class has a ``__getattribute__`` of its own."""
         found = lookup(t, self.cls, name)
         if found is not None and has_data_descriptor(found[1]):
             return bind(t, self, self.cls, found[0], name, found[1])
@@ -172,7 +190,10 @@ class ObjectValue(Value):
         if found is not None:
             self.guard_no_key(t, name)
             return bind(t, self, self.cls, found[0], name, found[1])
-        return self.missing(t, name)
+        if self._getattribute() is None:
+            return self.missing(t, name)
+        self.guard_no_key(t, name)
+        raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
 
     def guard_no_key(self, t: Tracer, name: str) -> None:
         """The instance itself has no such attribute, and must not gain it."""
