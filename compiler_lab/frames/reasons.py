@@ -77,6 +77,10 @@ REASONS: dict[str, Reason] = {
         "the program talks to autograd itself",
         "gradients are built from the whole graph after capture", "call it outside the compiled function",
     ),
+    "higher-order": Reason(
+        "a function that becomes a graph of its own does more than compute",
+        "it runs at another time, once, often or never", "give it what it needs as arguments, and return what it makes",
+    ),
     "random": Reason(
         "the program draws from Python's random generator",
         "replaying its state is not modelled", "use torch's random functions",

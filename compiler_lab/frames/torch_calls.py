@@ -24,7 +24,7 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.jit._trace import is_tracing
 
-from .values import stdlib, warned
+from .values import autograd_functions, higher_order, stdlib, warned
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
 from .values.contexts import set_grad_mode, switch
@@ -209,7 +209,10 @@ FUNCTIONS: dict[Any, Handler] = {
     typing.cast: _second,
     **stdlib.PYTHON,
     functools.wraps: _wraps,
-    torch.utils.checkpoint.checkpoint: _refused("autograd-api", "activation checkpointing"),
+    torch.cond: higher_order.cond,
+    torch.while_loop: higher_order.while_loop,
+    torch.utils.checkpoint.checkpoint: higher_order.checkpoint,
+    torch.autograd.Function.apply.__func__: autograd_functions.apply,  # type: ignore[attr-defined]
     torch.manual_seed: _refused("random", "torch.manual_seed"),
     **{function: _refused("global-state", f"torch.{function.__name__}") for function in SETTINGS},
 }
@@ -226,4 +229,5 @@ REFUSED_MODULES: dict[str, str] = {
     "torch.autograd": "autograd-api",
     "torch.autograd.function": "autograd-api",
     "torch.utils.checkpoint": "autograd-api",
+    "torch._higher_order_ops": "higher-order",
 }

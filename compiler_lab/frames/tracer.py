@@ -39,6 +39,7 @@ from .values.wrap import wrap
 if TYPE_CHECKING:
     from .interpreter import Frame
     from .values.functions import FunctionValue, GeneratorRun
+    from .values.higher_order import Subgraph
 
 MAX_DEPTH, MAX_STEPS = 80, 1_000_000
 INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
@@ -60,7 +61,8 @@ class Tracer:
         self.mode = FakeTensorMode(allow_non_fake_inputs=False, static_shapes=True)
         self.shapes = shapes or Shapes()
         self.dispatcher: Callable[[], AbstractContextManager[Any]] = nullcontext
-        self.graph = fx.Graph()
+        self.graph = self.root = fx.Graph()
+        self.subgraphs: list[Subgraph] = []  # graphs inside the graph that are being made, innermost last; ``graph`` is the last one's
         self.frames: list[Frame] = []
         self.steps = 0
         self.last: tuple[Stack, str] = ((), "")  # where the last exception was raised
@@ -208,8 +210,8 @@ class Tracer:
 
     def _placeholder_node(self, val: Any, source: Source) -> fx.Node:
         name = re.sub(r"[^0-9A-Za-z]+", "_", source.text())
-        with self.graph.inserting_after(self.inputs[-1].first) if self.inputs else self.graph.inserting_before(_first(self.graph)):
-            node = self.graph.placeholder(name[0].lower() + name[1:])
+        with self.root.inserting_after(self.inputs[-1].first) if self.inputs else self.root.inserting_before(_first(self.root)):
+            node = self.root.placeholder(name[0].lower() + name[1:])
         node.meta.update(val=val, stack=self.stack(), parents=())
         return node
 
@@ -370,14 +372,24 @@ class Tracer:
     def _change(self, value: TensorValue) -> None:
         """Note which inputs a change of ``value`` reaches: itself, or the inputs that it is a view of."""
         storage = value.fake.untyped_storage()._cdata
+        if any(storage in s.memory for s in self.subgraphs):
+            raise self.refuse("higher-order", f"{value.describe()}, from outside, is changed inside a function that becomes a graph")
         for source in self.inputs:
             if isinstance(source, TensorValue) and (source is value or source.fake.untyped_storage()._cdata == storage):
                 self.mutated[id(source)] = source
 
+    def node_of(self, value: TensorValue) -> fx.Node:
+        """Its node in the graph that is being made; inside a subgraph, what stands for a value from outside."""
+        if value.node.graph is self.graph:
+            return value.node
+        if not self.subgraphs:
+            raise self.refuse("higher-order", f"{value.describe()}, made inside a function that became a graph, is used outside of it")
+        return self.subgraphs[-1].lift(value)
+
     def _node(self, value: Value) -> Any:
         if isinstance(value, SymbolicValue):
-            return value.node(self)
-        return value.node if isinstance(value, TensorValue) else self._as_argument(value)
+            return value.settle(self).value if self.subgraphs else value.node(self)  # a graph inside the graph is for these sizes
+        return self.node_of(value) if isinstance(value, TensorValue) else self._as_argument(value)
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value, SymbolicValue):

@@ -32,10 +32,11 @@ def set_grad_mode(t: Tracer, enabled: bool) -> None:
     """Change the mode, in the graph and for the fakes; nothing when it is that already."""
     if t.grad != enabled:
         _node(t, torch._C._set_grad_enabled, enabled)
-        _follow(t, enabled, t.inference)
+        follow(t, enabled, t.inference)
 
 
-def _follow(t: Tracer, grad: bool, inference: bool) -> None:
+def follow(t: Tracer, grad: bool, inference: bool) -> None:
+    """The program is in these modes from here on; fakes run as they do there."""
     t.grad, t.inference = grad, inference
     torch._C._set_grad_enabled(grad and not inference)
 
@@ -148,12 +149,12 @@ class InferenceMode(TorchMode):
     def enter(self, t: Tracer) -> Value:
         self.previous = (t.grad, t.inference)
         self.node = _node(t, enter_inference, self.enabled)
-        _follow(t, not self.enabled, self.enabled)
+        follow(t, not self.enabled, self.enabled)
         return NONE
 
     def exit(self, t: Tracer) -> Value:
         _leave(t, exit_inference, self.node)
-        _follow(t, *self.previous)
+        follow(t, *self.previous)
         return NONE
 
     def again(self, t: Tracer) -> TorchMode:
