@@ -78,6 +78,17 @@ def node_text(node: fx.Node) -> str:
     return f"{node.name}{val} = {prefix}{target_name(node)}{call}"
 
 
+def graph_text(graph: fx.Graph, indent: str = "") -> str:
+    """The nodes, and below a node those of the graphs that its target holds (``core/higher_order.py``)."""
+    lines: list[str] = []
+    for node in graph.nodes:
+        lines.append(indent + node_text(node))
+        held: dict[str, fx.GraphModule] = getattr(node.target, "graphs", {})
+        for name, module in held.items():
+            lines += [f"{indent}    {name}:", graph_text(module.graph, indent + "        ")]
+    return "\n".join(lines)
+
+
 def fork(module: fx.GraphModule, stage: str) -> fx.GraphModule:
     """A copy of ``module`` whose nodes keep names, values and stacks and have the node they came from (of ``stage``) as parent.
 
@@ -121,7 +132,7 @@ class GraphArtifact(Artifact):
         return f"{self.stage}/{node.name}"
 
     def text(self) -> str:
-        return "\n".join(node_text(n) for n in self.graph.nodes)
+        return graph_text(self.graph)
 
     def items(self) -> tuple[Item, ...]:
         def facts(n: fx.Node) -> dict[str, Any]:

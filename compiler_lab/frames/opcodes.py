@@ -172,6 +172,8 @@ def load_deref(f: Frame, t: Tracer, i: Inst) -> None:
 @row("STORE_DEREF")
 def store_deref(f: Frame, t: Tracer, i: Inst) -> None:
     cell = f.cells[i.value]
+    if t.subgraphs:
+        t.subgraphs[-1].changing(cell)
     if cell.existing:
         raise t.refuse("side-effect", f"the variable {i.value} of an enclosing function is written")
     cell.slot = f.pop()

@@ -142,7 +142,7 @@ class _Parts:
     def backward(self) -> tuple[Subgraph, list[TensorValue | None], list[TensorValue]]:
         """(its graph, one gradient for each tensor argument, the gradients that it takes)."""
         t, name = self.t, self.cls.real.__name__
-        with Subgraph(t, self.forward) as graph, without_grad(t), no_autocast():
+        with Subgraph(t, self.forward, strict=True) as graph, without_grad(t), no_autocast():
             with t.mode:
                 fakes = [torch.empty_like(v.fake, requires_grad=False) for v in self.outputs]
             grads = [graph.argument("grad", fake) for fake in fakes]

@@ -119,6 +119,8 @@ class Value:
 
     def changing(self, t: Tracer) -> None:
         """Called before a mutation: what existed before the frame must not change."""
+        if t.subgraphs:
+            t.subgraphs[-1].changing(self)
         if self.source is not None:
             raise t.refuse("side-effect", f"{self.source.text()}, {self.describe()}")
 

@@ -15,8 +15,9 @@ import torch
 import torch.fx as fx
 
 from ...core.higher_order import CheckpointCall, CondCall, WhileCall
-from .base import NONE, Args, Constant, Kwargs, NotConstant, Value
+from .base import NONE, Args, Constant, Kwargs, Lazy, NotConstant, Value
 from .containers import SequenceValue
+from .functions import Cell
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 class Subgraph:
     """A graph inside ``t.graph``, while it is made: ``with`` it, nodes go there. ``lifted``: the values from outside that it takes, in order.
 
-    ``beside``: finished graphs whose values may be used, too. ``strict``: it may run often or never, so that it must not change anything."""
+    ``beside``: finished graphs whose values may be used, too. ``strict``: it may run often or never, or later, so that it must not change what is there already, which is ``fixed``."""
 
     def __init__(self, t: Tracer, *beside: Subgraph, strict: bool = False) -> None:
         self.t, self.graph, self.outer = t, fx.Graph(), t.graph
         self.visible = (*beside, *t.subgraphs)
         self.lifted: dict[int, tuple[TensorValue, fx.Node]] = {}
         self.memory: set[int] = set()
-        self.strict = strict
+        self.fixed = outside(t) if strict else {}
 
     def __enter__(self) -> Subgraph:
         self.t.subgraphs.append(self)
@@ -43,6 +44,12 @@ class Subgraph:
     def __exit__(self, *error: object) -> None:
         self.t.subgraphs.pop()
         self.t.graph = self.outer
+
+    def changing(self, thing: Any) -> None:
+        """Raises where ``thing``, a value or cell that is about to change, was there before."""
+        strict = [s for s in self.t.subgraphs if s.fixed]
+        if any(id(thing) in s.fixed for s in strict) or (strict and getattr(thing, "source", None) is not None):
+            raise self.t.refuse("higher-order", f"{thing.describe() if isinstance(thing, Value) else 'a variable'} is changed")
 
     def argument(self, name: str, fake: torch.Tensor) -> TensorValue:
         """An input that stands for no value from outside."""
@@ -75,6 +82,22 @@ class Subgraph:
         node = self.graph.output(tuple(outputs))
         node.meta.update(stack=self.t.stack(), parents=())
         return fx.GraphModule(torch.nn.Module(), self.graph)
+
+
+def outside(t: Tracer) -> dict[int, Any]:
+    """Everything that the frames can reach now, by id, kept alive so that the ids stay theirs."""
+    found: dict[int, Any] = {}
+    todo: list[Any] = [part for f in t.frames for part in (f.locals, f.stack, f.cells)]
+    while todo:
+        thing = todo.pop()
+        if isinstance(thing, (list, tuple)):
+            todo += thing
+        elif isinstance(thing, dict):
+            todo += thing.values()
+        elif isinstance(thing, (Value, Lazy, Cell)) and id(thing) not in found:
+            found[id(thing)] = thing
+            todo += [v for k, v in vars(thing).items() if k not in ("t", "real", "METHODS")] if hasattr(thing, "__dict__") else []
+    return found
 
 
 def flat(t: Tracer, value: Value, into: list[TensorValue]) -> Any:
@@ -121,7 +144,7 @@ def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             if options[name] is None:
                 raise t.refuse("higher-order", f"checkpoint with {name}={value.describe()}")
     tensors: list[TensorValue] = []
-    with Subgraph(t) as body:
+    with Subgraph(t, strict=True) as body:
         nest = flat(t, args[0].call(t, args[1:], given), tensors)
         module = body.module([t.node_of(v) for v in tensors])
     if not tensors:
