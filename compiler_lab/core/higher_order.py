@@ -99,7 +99,10 @@ def _backward(ctx: Any, *grads: Tensor) -> Any:
     call: FunctionCall = ctx.call
     checked, kept = iter(ctx.saved_tensors), iter(ctx.kept)
     saved = [next(checked if s.checked else kept) for s in call.saved]
-    laid_out = [g if g.stride() == stride else torch.empty_strided(g.shape, stride, dtype=g.dtype, device=g.device).copy_(g) for g, stride in zip(grads, call.layouts, strict=True)]
+    laid_out = [
+        g if g.stride() == stride else torch.empty_strided(g.shape, stride, dtype=g.dtype, device=g.device).copy_(g)
+        for g, stride in zip(grads, call.layouts, strict=True)
+    ]
     return (None, None, *call.graphs["backward"](*laid_out, *saved))
 
 

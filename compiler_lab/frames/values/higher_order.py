@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Subgraph:
     """A graph inside ``t.graph``, while it is made: ``with`` it, nodes go there. ``lifted``: the values from outside that it takes, in order.
 
-    ``beside``: finished graphs whose values may be used, too. ``strict``: it may run often or never, or later, so that it must not change what is there already, which is ``fixed``."""
+    ``beside``: finished graphs whose values may be used, too. ``strict``: it may run often, never, or later, so that it must not change
+    what is there already, which is ``fixed``."""
 
     def __init__(self, t: Tracer, *beside: Subgraph, strict: bool = False) -> None:
         self.t, self.graph, self.outer = t, fx.Graph(), t.graph
