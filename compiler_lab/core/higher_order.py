@@ -68,12 +68,12 @@ class FunctionCall(HigherOrder):
         self.saved, self.constant, self.layouts = tuple(saved), tuple(constant), tuple(layouts)
         self.function = _Once if once else _Function
 
-    def __call__(self, *tensors: Tensor) -> Any:
+    def __call__(self, *args: Tensor) -> Any:
         if "backward" in self.graphs:
-            results = self.function.apply(self, tensors[self.count :], *tensors[: self.count])
+            results = self.function.apply(self, args[self.count :], *args[: self.count])
         else:
             with torch.no_grad():
-                results = self.graphs["forward"](*[tensors[i] for i in self.takes])[: self.outputs]
+                results = self.graphs["forward"](*[args[i] for i in self.takes])[: self.outputs]
         return results[0] if self.single else tuple(results)
 
 
@@ -107,10 +107,7 @@ def _backward(ctx: Any, *grads: Tensor) -> Any:
 
 
 class _Once(_Function):
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return _backward(ctx, *grads)
+    backward = staticmethod(torch.autograd.function.once_differentiable(_backward))  # pyright: ignore[reportAssignmentType]
 
 
 class CheckpointCall(HigherOrder):
@@ -120,11 +117,11 @@ class CheckpointCall(HigherOrder):
         super().__init__("checkpoint", {"body": body})
         self.options = options
 
-    def __call__(self, *tensors: Tensor) -> Any:
+    def __call__(self, *args: Tensor) -> Any:
         from torch.utils.checkpoint import checkpoint
 
         body = self.graphs["body"]
-        return body(*tensors) if any(map(is_fake, tensors)) else checkpoint(body, *tensors, use_reentrant=False, **self.options)
+        return body(*args) if any(map(is_fake, args)) else checkpoint(body, *args, use_reentrant=False, **self.options)
 
 
 class CondCall(HigherOrder):
@@ -134,7 +131,8 @@ class CondCall(HigherOrder):
         super().__init__("cond", {"true": true, "false": false})
         self.takes = takes
 
-    def __call__(self, predicate: Tensor, *tensors: Tensor) -> Any:
+    def __call__(self, *args: Tensor) -> Any:
+        predicate, *tensors = args
         branch = "true" if _decide(predicate, "cond") else "false"
         return self.graphs[branch](*[tensors[i] for i in self.takes[branch]])
 
@@ -146,8 +144,8 @@ class WhileCall(HigherOrder):
         super().__init__("while_loop", {"condition": condition, "body": body})
         self.carried, self.takes = carried, takes
 
-    def __call__(self, *tensors: Tensor) -> Any:
-        state, free = tuple(t.clone() for t in tensors[: self.carried]), tensors[self.carried :]
+    def __call__(self, *args: Tensor) -> Any:
+        state, free = tuple(t.clone() for t in args[: self.carried]), args[self.carried :]
         besides = {name: [free[i] for i in indices] for name, indices in self.takes.items()}
         while _decide(self.graphs["condition"](*state, *besides["condition"])[0], "while_loop"):
             state = tuple(self.graphs["body"](*state, *besides["body"]))

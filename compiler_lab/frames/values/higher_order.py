@@ -168,7 +168,7 @@ def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if any(v.fake.requires_grad != (grad and v.fake.is_floating_point()) for v in (*outs, *others)):
         raise t.refuse("higher-order", "a branch of torch.cond gives a result that does not depend on the tensors that are differentiated")
     takes = {name: tuple(next(i for i, f in enumerate(free) if f is v) for v in graph.values()) for name, graph in (("true", true), ("false", false))}
-    call = CondCall(*(graph.module([v.node for v in found]) for graph, found in ((true, outs), (false, others))), takes)
+    call = CondCall(true.module([v.node for v in outs]), false.module([v.node for v in others]), takes)
     return _called(t, call, [predicate, *free], nest, outs)
 
 
@@ -187,8 +187,8 @@ def while_loop(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise t.refuse("higher-order", "torch.while_loop with tensors that are differentiated")
     parts = {"condition": condition, "body": body}
     takes = {name: tuple(next(i for i, f in enumerate(free) if f is v) for v in graph.values()) for name, graph in parts.items()}
-    modules = [graph.module([v.node for v in found]) for graph, found in ((condition, [decided]), (body, outs))]
-    return _called(t, WhileCall(*modules, len(carried), takes), [*carried, *free], nest, outs)
+    call = WhileCall(condition.module([decided.node]), body.module([v.node for v in outs]), len(carried), takes)
+    return _called(t, call, [*carried, *free], nest, outs)
 
 
 def _bound(t: Tracer, names: tuple[str, ...], args: Args, kwargs: Kwargs) -> list[Value]:
