@@ -248,10 +248,12 @@ def test_unused_arguments_are_not_looked_at() -> None:
     assert [g.text().split(":")[0] for g in c.guards] == ["the process", "L['z']"]
 
 
-def test_only_forward_hooks_of_the_module_itself_are_a_break() -> None:
+def test_forward_hooks_are_followed_and_hooks_of_the_backward_are_a_break() -> None:
     m = nn.Linear(2, 2)
     m.register_forward_pre_hook(lambda *_: None)
-    assert capture(m, torch.ones(2, 2)).breaks[0].reason == "module-hooks"
+    assert capture(m, torch.ones(2, 2)).graphs and capture(nn.Sequential(m), torch.ones(2, 2)).graphs
+    m.register_full_backward_hook(lambda *_: None)
+    assert capture(m, torch.ones(2, 2)).breaks[0].reason in ("module-hooks", "autograd-api")
     assert capture(nn.Sequential(m), torch.ones(2, 2)).breaks[0].reason == "module-hooks"
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -58,9 +59,20 @@ def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool 
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = _arguments(graph, placeholders, args)
     grad_enabled = torch.is_grad_enabled() if grad_enabled is None else grad_enabled
-    with outside_inference(), no_autocast_cache():
+    with outside_inference(), no_autocast_cache(), _recurrent_layers_open():
         torch._C._set_grad_enabled(grad_enabled)
         return _Joint(module, stage, values, grad_enabled).trace()
+
+
+@contextmanager
+def _recurrent_layers_open() -> Generator[None]:
+    """Those of oneDNN look at grad mode when they run, which is off by then; without oneDNN a layer opens into operators that do not."""
+    was = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(was)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _arguments(graph: Any, placeholders: Sequence[fx.Node], args: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import io
 import re
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -160,7 +160,9 @@ def build(recipe: Recipe, outputs: tuple[Any, ...], frame: FrameInput) -> Any:
 
 def frame_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FrameInput:
     """The frame that ``fn(*args, **kwargs)`` would start. Raises TypeError where the arguments do not fit, as the call does."""
-    target: Any = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    target: Any = fn
+    if isinstance(fn, torch.nn.Module):
+        target = cast(Any, fn)._call_impl if any(getattr(fn, name) for name in HOOKS) else fn.forward
     if isinstance(target, types.MethodType):
         args, target = (target.__self__, *args), target.__func__
     if not isinstance(target, types.FunctionType):
@@ -187,8 +189,6 @@ def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Capture:
     """
     frame = frame_of(fn, args, kwargs)
     try:
-        if isinstance(fn, torch.nn.Module) and (hooks := [name for name in HOOKS if getattr(fn, name)]):
-            raise CaptureUnsupported("module-hooks", f"{type(fn).__name__} has {', '.join(hooks)}")
         return Capture(frame, interpret(frame))
     except CaptureUnsupported as error:
         where = error.stack or (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)

@@ -2,26 +2,23 @@
 
 In: a module and a way to compile a function. Out: ``OptimizedModule``. Always holds: it looks like the module (attributes, parameters,
 mode, hooks of its own), with torch's own name for the wrapped one, ``_orig_mod``, so state dicts are exchangeable with torch.compile's.
-Where PyTorch does this: ``torch/_dynamo/eval_frame.py`` (``OptimizedModule``). Left out: compiling through the module's own hooks (the
-call is then Python's, with a recorded reason); pickling keeps the module and drops what was compiled.
+Where PyTorch does this: ``torch/_dynamo/eval_frame.py`` (``OptimizedModule``). Left out: hooks of the backward (the call
+is then Python's, with a recorded reason); pickling keeps the module and drops what was compiled.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..core.provenance import Location
 from .entry import CompiledFunction
-from .ir import Break
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 CompileFunction = Callable[[Callable[..., Any]], CompiledFunction]
-OWN = ("_orig_mod", "_compile", "_compiled", "_forward_of")
+OWN = ("_orig_mod", "_compile", "_compiled", "_compiled_call", "_forward_of")
 
 
 class OptimizedModule(torch.nn.Module):
@@ -32,6 +29,7 @@ class OptimizedModule(torch.nn.Module):
         self._orig_mod = module
         self._compile = compile_function
         self._compiled: CompiledFunction | None = None
+        self._compiled_call: CompiledFunction | None = None
         self._forward_of: tuple[Any, Any] = (None, None)
         _ = self._compiled_forward  # there from the start, so that a function that calls this module can take its forward into its own graph
 
@@ -48,21 +46,27 @@ class OptimizedModule(torch.nn.Module):
             self.__dict__["_forward_of"] = now
         return compiled
 
+    @property
+    def _compiled_around(self) -> CompiledFunction:
+        """The compiled code around forward, torch's own, which runs the module's hooks."""
+        if self.__dict__["_compiled_call"] is None:
+            self.__dict__["_compiled_call"] = self.__dict__["_compile"](cast(Any, self._modules["_orig_mod"])._call_impl)
+        return self.__dict__["_compiled_call"]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or torch._C._get_tracing_state():
+            return super().__call__(*args, **kwargs)
+        return self.forward(*args, **kwargs)  # hooks of all modules run once, around the module itself
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         module = self._modules["_orig_mod"]
         assert module is not None
         own = module.__dict__
         if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"] or torch_module._has_any_global_hook():
-            self._report(module)
-            return module(*args, **kwargs)
+            plain = type(module).__call__ is torch.nn.Module.__call__
+            return self._compiled_around.function(*args, **kwargs) if plain else module(*args, **kwargs)
         return self._compiled_forward.function(*args, **kwargs)
-
-    def _report(self, module: torch.nn.Module) -> None:
-        code = self._compiled_forward._fn.__code__
-        names = [h for h in HOOKS if module.__dict__[h]] or ["global module hooks"]
-        stack = (Location(code.co_filename, code.co_firstlineno, code.co_name),)
-        what = f"{type(module).__name__} is called with hooks ({', '.join(names)}): its call is Python's"
-        self._compiled_forward.converter.broken(Break("module-hooks", what, "", stack, "remove the hooks, or put them on the compiled module"), code)
 
     # torch declares a plain attribute; a property keeps one mode for both
     @property

@@ -70,6 +70,7 @@ class Tracer:
         self.decisions: list[Decision] = []
         self.inputs: list[TensorValue | SymbolicValue] = []
         self.mutated: dict[int, TensorValue] = {}  # placeholders that a node changes, by id of the value
+        self.frozen: set[int] = set()  # memory that the program has reached through ``.data``
         self.by_real: dict[int, TensorValue] = {}
         self.by_fake: dict[int, TensorValue] = {}
         self.scopes: dict[int, Scope] = {}
@@ -372,6 +373,8 @@ class Tracer:
     def _change(self, value: TensorValue) -> None:
         """Note which inputs a change of ``value`` reaches: itself, or the inputs that it is a view of."""
         storage = value.fake.untyped_storage()._cdata
+        if storage in self.frozen:
+            raise self.refuse("autograd-api", f"{value.describe()} is changed, and was reached through .data")
         if any(storage in s.memory for s in self.subgraphs):
             raise self.refuse("higher-order", f"{value.describe()}, from outside, is changed inside a function that becomes a graph")
         for source in self.inputs:

@@ -92,7 +92,11 @@ def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def is_subclass(t: Tracer, value: Value, cls: type[Any], classes: tuple[type[Any], ...]) -> bool:
     for other in classes:
         if isinstance(value, TensorValue) and type(other) is type(torch.FloatTensor):
-            raise t.refuse("unknown-value", f"isinstance with the legacy type {other.__name__}")
+            if value.fake.device.type != "cpu":
+                raise t.refuse("unknown-value", f"isinstance with the legacy type {other.__name__}")
+            if isinstance(torch.empty(0, dtype=value.fake.dtype), other):  # torch looks at dtype and device
+                return True
+            continue
         if getattr(other, "_is_protocol", False):
             raise t.refuse("unknown-value", f"isinstance with the protocol {other.__name__}")
     return issubclass(cls, classes)

@@ -1,7 +1,7 @@
 """``nn.Module`` instances: called by inlining ``forward``, their parameters and buffers become inputs of the graph.
 
 In: an existing module. Out: attribute reads through ``__dict__``, the class and the three tables. Always holds: the module's type is
-guarded, every attribute that was read is guarded where it is, hooks are absent and guarded to stay so; a module is never changed.
+guarded, every attribute that was read is guarded where it is, hooks of the backward are absent and guarded to stay so; a module is never changed.
 PyTorch's counterpart: ``torch/_dynamo/variables/nn_module.py`` (``UnspecializedNNModuleVariable``).
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules import module as module_globals
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..ir import Source
 from .base import Args, Kwargs, Raised, Value
@@ -29,7 +30,7 @@ class ModuleInstance(ObjectValue):
 
     def __init__(self, real: torch.nn.Module, source: Source) -> None:
         super().__init__(type(real), real, source)
-        self.checked = False
+        self.hooked: bool | None = None
 
     def describe(self) -> str:
         return f"module {self.cls.__name__}"
@@ -52,23 +53,28 @@ class ModuleInstance(ObjectValue):
         found = lookup(t, self.cls, "__call__")
         if found is None or found[1] is not torch.nn.Module.__call__:
             return super().call(t, args, kwargs)
-        self._check_hooks(t)
+        if self._has_hooks(t):
+            return super().call(t, args, kwargs)  # torch's own Python around forward, which runs them
         return self.get(t, "forward").call(t, args, kwargs)
 
-    def _check_hooks(self, t: Tracer) -> None:
-        if self.checked or self.source is None:
-            return
-        self.checked = True
-        for name in HOOKS:
-            if self.real.__dict__.get(name):
-                raise t.refuse("module-hooks", f"{self.describe()} has {name}")
-            t.guard("empty", Source("attr", name, self.source), None, why="a hook would run")
-        for name in GLOBAL_HOOKS:
-            if getattr(module_globals, name):
-                raise t.refuse("module-hooks", f"torch has {name}")
-            t.guard("empty", Source("attr", name, Source("constant", module_globals)), None, why="a hook would run")
+    def _has_hooks(self, t: Tracer) -> bool:
+        """Forward hooks, which are followed like other code; none otherwise, which is guarded. Raises for hooks of the backward."""
+        if self.hooked is not None or self.source is None:
+            return bool(self.hooked)
         if isinstance(self.real, torch.jit.ScriptModule):
             raise t.refuse("unknown-callable", "a scripted module")
+        if isinstance(self.real, LazyModuleMixin) and self.real.has_uninitialized_params():
+            raise t.refuse("module-created", f"{self.describe()} makes its parameters at its first call")
+        owners = [(name, self.real.__dict__.get(name), self.source) for name in HOOKS]
+        owners += [(name, getattr(module_globals, name), Source("constant", module_globals)) for name in GLOBAL_HOOKS]
+        present = [name for name, hooks, _ in owners if hooks]
+        if any("backward" in name for name in present):
+            raise t.refuse("module-hooks", f"{self.describe()} is called with {', '.join(present)}")
+        for name, hooks, owner in owners:
+            if not hooks:
+                t.guard("empty", Source("attr", name, owner), None, why="a hook would run")
+        self.hooked = bool(present)
+        return self.hooked
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
         raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")

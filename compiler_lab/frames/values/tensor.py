@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 METADATA = frozenset(
     "shape dtype device ndim requires_grad is_leaf layout itemsize nbytes is_cuda is_cpu is_mps is_xpu is_meta is_sparse is_sparse_csr is_mkldnn "
-    "is_quantized is_nested is_vulkan is_ipu is_mtia is_xla is_maia names".split()
+    "is_quantized is_nested is_vulkan is_ipu is_mtia is_xla is_maia names retains_grad".split()
 )  # fmt: skip
 COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 DATA_METHODS = frozenset("item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ __contains__ is_nonzero equal allclose".split())
@@ -75,7 +75,9 @@ class TensorValue(Value):
             return t.lift(self.python_type())
         if name == "grad":
             return self._grad(t)
-        if name in AUTOGRAD_METHODS or name == "data":
+        if name == "data":
+            return self._data(t)
+        if name in AUTOGRAD_METHODS:
             raise t.refuse("autograd-api", f".{name}")
         if self.has_extra(name) and self.real_tensor is not None and self.source is not None:
             return t.wrap(self.real_tensor.__dict__[name], Source("attr", name, self.source))
@@ -87,6 +89,11 @@ class TensorValue(Value):
         if self.real_tensor is not None and self.source is not None and self.real_tensor.is_leaf:
             return t.wrap(self.real_tensor.grad, Source("attr", "grad", self.source))
         raise t.refuse("autograd-api", ".grad of a tensor that is not a leaf given from outside")
+
+    def _data(self, t: Tracer) -> Value:
+        """The same memory without history. A change through it would go unnoticed by autograd, unlike one through ``detach``: it is refused."""
+        t.frozen.add(self.fake.untyped_storage()._cdata)
+        return t.op("detach", [self])
 
     def has_extra(self, name: str) -> bool:
         """An attribute that the program put on an input tensor itself."""
