@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -182,7 +182,7 @@ def test_captured_whole(name: str, backend: str) -> None:
 
 def backward_hook() -> nn.Module:
     made = nn.Linear(8, 8)
-    made.register_full_backward_hook(lambda module, given, out: (given[0] * 2,) if given[0] is not None else None)
+    made.register_full_backward_hook(lambda module, given, out: (given[0] * 2,))
     return nn.Sequential(nn.Linear(8, 8), made)
 
 
@@ -202,13 +202,13 @@ def test_hooks_that_come_and_go() -> None:
     compiled = compiler_lab.compile(plain, backend="eager", fullgraph=True)
     (value,) = x()
 
-    def add(module: Any, args: Any, out: Tensor) -> Tensor:
+    def add(module: Any, args: Any, out: Tensor) -> Any:
         return out + 1
 
     register: list[Callable[[], Any]] = [
         lambda: inner.register_forward_hook(add),
         lambda: plain.register_forward_hook(add),
-        lambda: torch.nn.modules.module.register_module_forward_hook(add),
+        lambda: cast(Any, torch.nn.modules.module).register_module_forward_hook(add),
     ]
     for enter in register:
         assert torch.equal(compiled(value), plain(value))

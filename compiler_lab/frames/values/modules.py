@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.modules import module as module_globals
 from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
 
 from ..ir import Source
 from .base import Args, Kwargs, Raised, Value
@@ -63,7 +64,7 @@ class ModuleInstance(ObjectValue):
             return bool(self.hooked)
         if isinstance(self.real, torch.jit.ScriptModule):
             raise t.refuse("unknown-callable", "a scripted module")
-        if isinstance(self.real, LazyModuleMixin) and self.real.has_uninitialized_params():
+        if isinstance(self.real, LazyModuleMixin) and any(map(is_lazy, self.real.__dict__["_parameters"].values())):
             raise t.refuse("module-created", f"{self.describe()} makes its parameters at its first call")
         owners = [(name, self.real.__dict__.get(name), self.source) for name in HOOKS]
         owners += [(name, getattr(module_globals, name), Source("constant", module_globals)) for name in GLOBAL_HOOKS]
