@@ -60,12 +60,11 @@ class FunctionCall(HigherOrder):
         single: bool,
         saved: Sequence[Saved] = (),
         constant: Sequence[int] = (),
-        layouts: Sequence[tuple[int, ...]] = (),
         once: bool = False,
     ) -> None:
         super().__init__(name, {"forward": forward, **({"backward": backward} if backward is not None else {})})
         self.count, self.takes, self.outputs, self.single = count, tuple(takes), outputs, single
-        self.saved, self.constant, self.layouts = tuple(saved), tuple(constant), tuple(layouts)
+        self.saved, self.constant = tuple(saved), tuple(constant)
         self.function = _Once if once else _Function
 
     def __call__(self, *args: Tensor) -> Any:
@@ -86,6 +85,7 @@ class _Function(torch.autograd.Function):
         ctx.call = call
         ctx.save_for_backward(*[places[s.kind][s.index] for s in call.saved if s.checked])
         ctx.kept = [places[s.kind][s.index] for s in call.saved if not s.checked]
+        ctx.strides = [torch.empty_like(r, device="meta").stride() for r in results[: call.outputs]]  # what a gradient was captured with
         if call.constant:
             ctx.mark_non_differentiable(*[results[i] for i in call.constant])
         return tuple(results[: call.outputs])
@@ -101,7 +101,7 @@ def _backward(ctx: Any, *grads: Tensor) -> Any:
     saved = [next(checked if s.checked else kept) for s in call.saved]
     laid_out = [
         g if g.stride() == stride else torch.empty_strided(g.shape, stride, dtype=g.dtype, device=g.device).copy_(g)
-        for g, stride in zip(grads, call.layouts, strict=True)
+        for g, stride in zip(grads, ctx.strides, strict=True)
     ]
     return (None, None, *call.graphs["backward"](*laid_out, *saved))
 

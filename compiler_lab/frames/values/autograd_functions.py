@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.fx as fx
 from torch.autograd.function import BackwardCFunction
 
 from ...core.higher_order import FunctionCall, Saved
@@ -115,15 +116,18 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     outputs = [v for v in shown if isinstance(v, TensorValue)]
     if not outputs or not all(isinstance(v, (TensorValue, Constant)) for v in shown):
         raise t.refuse("autograd-api", f"{real.__name__}.forward gives {result.describe()}")
-    return _finish(t, _Parts(t, cls, ctx, given, forward, outputs), shown, single)
+    return _finish(t, _Parts(t, cls, ctx, given, forward, shown), single)
 
 
 class _Parts:
     """What the node is made of: the graphs, and which tensor is which."""
 
-    def __init__(self, t: Tracer, cls: ClassValue, ctx: FunctionContext, given: list[Value], forward: Subgraph, outputs: list[TensorValue]) -> None:
-        self.t, self.cls, self.ctx, self.given, self.forward, self.outputs = t, cls, ctx, given, forward, outputs
+    def __init__(self, t: Tracer, cls: ClassValue, ctx: FunctionContext, given: list[Value], forward: Subgraph, shown: list[Value]) -> None:
+        self.t, self.cls, self.ctx, self.given, self.forward = t, cls, ctx, given, forward
+        self.outputs = [v for v in shown if isinstance(v, TensorValue)]
         self.arguments = [a for a in given if isinstance(a, TensorValue)]
+        self.shown = shown
+        self.nodes: list[fx.Node | None] = []
         self.free: list[TensorValue] = []
         self.extras: list[TensorValue] = []
 
@@ -139,39 +143,37 @@ class _Parts:
         values.append(value)
         return kind, len(values) - 1
 
-    def backward(self) -> tuple[Subgraph, list[TensorValue | None], list[TensorValue]]:
-        """(its graph, one gradient for each tensor argument, the gradients that it takes)."""
+    def backward(self) -> Subgraph:
+        """Its graph, and in ``nodes`` one gradient for each tensor argument, or None."""
         t, name = self.t, self.cls.real.__name__
         with Subgraph(t, self.forward, strict=True) as graph, without_grad(t), no_autocast():
             with t.mode:
                 fakes = [torch.empty_like(v.fake, requires_grad=False) for v in self.outputs]
             grads = [graph.argument("grad", fake) for fake in fakes]
             own = self.cls.real.vjp is not torch.autograd.Function.vjp
-            found = self.cls.get(t, "vjp" if own else "backward").call(t, [self.ctx, *self.backward_arguments(grads)], {})
+            found = self.cls.get(t, "vjp" if own else "backward").call(t, [self.ctx, *self.for_all(grads)], {})
             results = list(found.iterate(t)) if isinstance(found, SequenceValue) and found.cls is tuple else [found]
             if len(results) != len(self.given) or not all(v is NONE or isinstance(v, TensorValue) for v in results):
                 raise t.refuse("autograd-api", f"{name}.backward gives {found.describe()} for {len(self.given)} inputs")
             if any(v is not NONE and not isinstance(a, TensorValue) for v, a in zip(results, self.given, strict=True)):
                 raise t.refuse("autograd-api", f"{name}.backward gives a gradient for what is no tensor")
-            wanted = [v if isinstance(v, TensorValue) else None for v, a in zip(results, self.given, strict=True) if isinstance(a, TensorValue)]
-            nodes = [None if v is None else t.node_of(v) for v in wanted]
-        self.nodes = nodes
-        return graph, wanted, grads
+            pairs = zip(results, self.given, strict=True)
+            self.nodes = [t.node_of(v) if isinstance(v, TensorValue) else None for v, a in pairs if isinstance(a, TensorValue)]
+        return graph
 
-    def backward_arguments(self, grads: list[TensorValue]) -> list[Value]:
-        """One for each output of forward: None for those that are no tensors."""
-        return list(grads)
+    def for_all(self, grads: list[TensorValue]) -> list[Value]:
+        """What backward takes: one for each output of forward, None for those that are no tensors."""
+        left = iter(grads)
+        return [next(left) if isinstance(v, TensorValue) else NONE for v in self.shown]
 
 
-def _finish(t: Tracer, parts: _Parts, shown: list[Value], single: bool) -> Value:
+def _finish(t: Tracer, parts: _Parts, single: bool) -> Value:
     real, checked = parts.cls.real, {id(v) for v in parts.ctx.saved}
     needed = t.grad and not t.inference and any(v.fake.requires_grad for v in parts.arguments)
     backward = None
     saved: list[Saved] = []
-    layouts: list[tuple[int, ...]] = []
     if needed:
-        graph, _, grads = parts.backward()
-        layouts = [tuple(g.fake.stride()) for g in grads]
+        graph = parts.backward()
         saved = [Saved(*parts.place(v), id(v) in checked) for v in graph.values()]
         backward = graph.module(parts.nodes)
     with parts.forward:
@@ -188,14 +190,13 @@ def _finish(t: Tracer, parts: _Parts, shown: list[Value], single: bool) -> Value
         single=single,
         saved=saved,
         constant=[i for i, v in enumerate(parts.outputs) if any(v is c for c in parts.ctx.constant)],
-        layouts=layouts,
         once=_is_once(real.backward),
     )
     out = t.op(call, [*parts.arguments, *parts.free])
     if single:
         return out
     made = out.iterate(t)
-    return SequenceValue([next(made) if isinstance(v, TensorValue) else v for v in shown], tuple)
+    return SequenceValue([next(made) if isinstance(v, TensorValue) else v for v in parts.shown], tuple)
 
 
 def _is_once(backward: Any) -> bool:
