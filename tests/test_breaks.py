@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
+import gc
 import io
+import threading
 import traceback
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +20,7 @@ import torch.nn as nn
 from torch import Tensor
 
 import compiler_lab
+from compiler_lab.core.errors import GraphBroken
 from compiler_lab.frames.code import read_code
 from compiler_lab.frames.hook import surface
 from compiler_lab.frames.resume import Next, Point, index, ordinal, resumable, step
@@ -82,7 +86,7 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     torch.manual_seed(0)
     with contextlib.redirect_stdout(out):
         try:
-            result = ("returned", plain(fn(*args)))
+            result: Any = ("returned", plain(fn(*args)))
         except Exception as error:  # noqa: BLE001 - compared with the other run's
             lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == __file__ and f.name not in ("outcome", "__exit__")]
             result = ("raised", type(error).__name__, str(error), lines[-1], type(error.__context__).__name__)
@@ -234,6 +238,7 @@ def no_grad(x: Tensor) -> Any:
 
 
 def no_grad_raises(x: Tensor, caught: bool) -> Any:
+    y = x
     try:
         with torch.no_grad():
             y = x * 2
@@ -364,7 +369,8 @@ def recursive(x: Tensor, n: int) -> Tensor:
 
 def star_calls(x: Tensor, *args: Any, key: int = 2, **more: Any) -> Any:
     y = x * key
-    print(*args, sep="-", end="!\n", **({} if key else {"flush": True}))
+    options: dict[str, Any] = {"end": "!\n"}
+    print(*args, sep="-", **options)
     return y + sum(args), args, key, sorted(more), (lambda *a, **k: (a, sorted(k)))(*args, **more)
 
 
@@ -375,7 +381,7 @@ def deletes(x: Tensor) -> Any:
     del y
     print("after")
     try:
-        return y  # noqa: F821
+        return y  # type: ignore[possibly-unbound]  # noqa: F821
     except UnboundLocalError as error:
         return z * 3, str(error)
 
@@ -385,7 +391,7 @@ def unbound(x: Tensor, define: bool) -> Any:
     if define:
         late = y * 2
     print("between")
-    return late + y
+    return late + y  # type: ignore[possibly-unbound]
 
 
 def unpacks(x: Tensor) -> Any:
@@ -496,15 +502,15 @@ def random_numbers(x: Tensor) -> Any:
 
 
 def global_written(x: Tensor) -> Any:
-    global WRITTEN
+    global written
     y = x + 1
-    WRITTEN = 3
-    print(WRITTEN)
-    WRITTEN = WRITTEN + 1
-    return y * WRITTEN
+    written = 3
+    print(written)
+    written = written + 1
+    return y * written
 
 
-WRITTEN = 0
+written = 0
 
 
 def looks_at_locals(x: Tensor) -> Any:
@@ -696,4 +702,157 @@ def test_a_graph_that_is_interrupted_leaves_the_blocks_it_is_in(keeps: bool, err
         compiled(X, log, False)
     assert log == ["enter", leaves] and raised.value is error
     lines = [f.lineno for f in traceback.extract_tb(raised.value.__traceback__) if f.name == "guarded"]
-    assert lines[-1] - guarded.__code__.co_firstlineno in (3, 4)
+    assert (lines[-1] or 0) - guarded.__code__.co_firstlineno in (3, 4)
+
+
+def long_loop(x: Tensor, n: int) -> Tensor:
+    for i in range(n):
+        x = x + 1
+        print(i)
+    return x * 2
+
+
+def long_while(x: Tensor, n: int) -> Any:
+    steps = 0
+    while steps < n:
+        x = x + 1
+        if x.sum() < 0:
+            break
+        steps += 1
+    return x, steps
+
+
+def long_loop_of_calls(x: Tensor, n: int) -> Tensor:
+    for _ in range(n):
+        x = helper_in_loop(x)
+    return x * 2
+
+
+def helper_in_loop(x: Tensor) -> Tensor:
+    y = x + 1
+    print(end=".")
+    return y + 1
+
+
+@pytest.mark.parametrize("fn", [long_loop, long_while, long_loop_of_calls])
+def test_a_break_in_a_long_loop_nests_nothing(fn: Callable[..., Any]) -> None:
+    count = Count()
+    compiled = compiler_lab.compile(fn, backend=count)
+    assert outcome(compiled, (X, 5000)) == outcome(fn, (X, 5000))
+    assert len(count.graphs) <= 5 and count.calls >= 5000
+    assert compiler_lab.stats()["breaks"] == 1
+
+
+def deep(x: Tensor, n: int) -> Tensor:
+    y = x + 1
+    print(end="")
+    return y if n == 0 else deep(y, n - 1)
+
+
+def test_recursion_as_deep_as_pythons() -> None:
+    compiled = compiler_lab.compile(deep, backend=Count())
+    assert torch.equal(compiled(X, 500), X + 501)
+
+
+def test_threads_in_a_broken_function_at_once() -> None:
+    count, results = Count(), list[Any]()
+    compiled = compiler_lab.compile(several, backend=count)
+    inputs = [X + n for n in range(4)]
+
+    def work(n: int) -> None:
+        results.append((n, [compiled(inputs[n]) for _ in range(20)]))
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        expected = {n: several(inputs[n]) for n in range(4)}
+    assert len(results) == 4 and all(torch.equal(y, expected[n]) for n, found in results for y in found)
+    assert len(count.graphs) == 4 and count.calls == 4 * 20 * 4
+
+
+def test_a_break_is_counted_once_with_its_reason_and_line() -> None:
+    compiled = compiler_lab.compile(several, backend=Count())
+    with contextlib.redirect_stdout(io.StringIO()):
+        for n in range(1, 4):
+            compiled(torch.ones(n))
+    assert compiler_lab.stats()["breaks"] == 3 and compiler_lab.stats()["break_reasons"] == ["output"]
+    first = several.__code__.co_firstlineno
+    found = compiled._compiled_function.breaks
+    assert [(b.reason, b.stack[-1].line - first, b.stack[-1].function) for b in found] == [("output", n, "several") for n in (2, 4, 6)]
+
+
+@pytest.mark.parametrize("kind", ["dropped", "reset"])
+def test_nothing_of_a_broken_function_stays(kind: str) -> None:
+    def make() -> list[weakref.ref[Any]]:
+        module, log = nn.Linear(3, 3), Log([])
+
+        def function(x: Tensor) -> Tensor:
+            y = module(x)
+            with log:
+                print(end="")
+                y = module(y)
+            print(end="")
+            return y + 1
+
+        function.itself = function  # type: ignore[attr-defined]  # a cycle
+        compiled = compiler_lab.compile(function, backend=Count())
+        for _ in range(2):
+            compiled(X)
+        if kind == "reset":
+            compiled._compiled_function.reset()
+        return [weakref.ref(o) for o in (module, log, function, compiled._compiled_function)]
+
+    gone = make()
+    for _ in range(3):
+        gc.collect()
+    assert [r() for r in gone] == [None] * len(gone)
+
+
+def test_what_a_frame_no_longer_needs_is_freed() -> None:
+    alive: list[Any] = []
+
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        alive.append(weakref.ref(y))
+        z = y * 2
+        y = z + 1
+        through_c(gone.append, alive[-1]() is None)
+        del z
+        return y * 2
+
+    gone: list[bool] = []
+    compiled = compiler_lab.compile(function, backend=Count())
+    for _ in range(2):
+        compiled(X)
+    assert gone == [True, True]
+
+
+def test_a_reset_in_the_middle_of_a_frame() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        compiler_lab.reset()
+        y = y * 2
+        print(end="")
+        return y - 1
+
+    compiled = compiler_lab.compile(function, backend=Count())
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 2 + 1)
+
+
+def test_fullgraph_refuses_every_break() -> None:
+    compiled = compiler_lab.compile(printed, backend=Count(), fullgraph=True)
+    with pytest.raises(GraphBroken, match="tensor-to-python"):
+        compiled(X)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_gradients_flow_through_pieces(backend: str) -> None:
+    x, twin = (X.clone().requires_grad_() for _ in range(2))
+    with contextlib.redirect_stdout(io.StringIO()):
+        compiler_lab.compile(several, backend=backend)(x).pow(2).sum().backward()
+        several(twin).pow(2).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, twin.grad)  # type: ignore[arg-type]

@@ -54,8 +54,8 @@ class Stats:
 
     def meet(self, found: Break, code: CodeType) -> bool:
         """Counts ``found`` unless it was met before; True when it is new."""
-        line = where.line if (where := own_location(found.stack)) else 0
-        key = (code.co_filename, code.co_qualname, code.co_firstlineno, found.reason, line)
+        where = own_location(found.stack)
+        key = (where.file, where.function, where.line, found.reason) if where else (code.co_filename, code.co_qualname, code.co_firstlineno, found.reason)
         if key in self._seen:
             return False
         self._seen.add(key)
@@ -146,7 +146,8 @@ class Converter:
         root = self.pieces.root(frame.code)
         pause = None
         if stop is not None:
-            self.broken(stop.found, root)
+            if root is frame.code or not stop.found.instruction.startswith("FOR_ITER"):  # a loop that a break has left is gone on with: no break of its own
+                self.broken(stop.found, root)
             pause = self.pieces.pause(frame.code, stop)
         tree = GuardTree(specialization.guards, frame, hooked=hooked)
         code = assemble(specialization, compiled, frame, pause, piece=root is not frame.code)

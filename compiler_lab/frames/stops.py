@@ -20,6 +20,7 @@ from .values.base import NULL, BoundBuiltin, Constant, Lazy, Opaque, Slot, force
 from .values.builtins import BuiltinValue
 from .values.contexts import AutocastMode, GradMode, InferenceMode, TorchMode
 from .values.functions import CellValue
+from .values.iterators import IteratorValue, Origin
 
 if TYPE_CHECKING:
     from .interpreter import Frame
@@ -69,9 +70,21 @@ def _recipe(results: Results, frame: Frame, passed_on: dict[int, Lazy], slot: Sl
         return Recipe("source", lazy.source)
     if isinstance(slot, BoundBuiltin) and isinstance(slot.owner, TorchMode) and slot.name == "__exit__":
         return _entered(slot.owner)
+    if isinstance(slot, IteratorValue) and slot.origin is not None:
+        return _iterator(results, frame, slot, slot.origin)
     if isinstance(slot, BuiltinValue) and slot.source is None:
         return _builtin(frame, slot)
     return results.recipe(slot)
+
+
+def _iterator(results: Results, frame: Frame, value: IteratorValue, origin: Origin) -> Recipe:
+    if id(value) in results.seen:
+        raise results.refuse(f"{value.describe()} that is held twice")
+    results.seen.add(id(value))
+    parts = [_recipe(results, frame, {}, v) for v in origin.values]
+    if origin.steps is not None:
+        parts.append(Recipe("constant", origin.first + origin.steps.taken))
+    return Recipe("call", origin.function, tuple(parts))
 
 
 def modes_of(frame: Frame) -> list[TorchMode]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Raised, Value, force
-from .containers import DictValue, DictView, SequenceValue, SetValue
+from .containers import DictValue, DictView, ExistingDict, SequenceValue, SetValue
 from .functions import GeneratorRun
 from .objects import ExceptionValue, ObjectValue
 
@@ -19,8 +20,35 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
+class Steps:
+    """An iterator that counts."""
+
+    def __init__(self, run: Iterator[Value]) -> None:
+        self.run, self.taken = run, 0
+
+    def __iter__(self) -> Iterator[Value]:
+        return self
+
+    def __next__(self) -> Value:
+        found = next(self.run)
+        self.taken += 1
+        return found
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How to have the iterator as it is now, in Python: ``function(*values, first + steps.taken)``; without ``steps``, ``function(*values)``."""
+
+    function: Callable[..., Any]
+    values: tuple[Value, ...]
+    steps: Steps | None = None
+    first: int = 0
+
+
 class IteratorValue(Value):
     """A Python iterator of values; ``cls`` is the type that the program sees."""
+
+    origin: Origin | None = None
 
     def __init__(self, run: Iterator[Value], cls: type[Any]) -> None:
         self.run, self.cls = run, cls
@@ -148,7 +176,29 @@ def iter_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return value
     if isinstance(value, ObjectValue) and isinstance(found := value.dunder(t, "__iter__"), ObjectValue):
         return found
-    return make(value.iterate(t), kind_of(value))
+    steps = Steps(iter(value.iterate(t)))
+    made = make(steps, kind_of(value))
+    if isinstance(value, (SequenceValue, Constant)) and kind_of(value) in INDEXED:
+        made.origin = Origin(at_index, (value,), steps)
+    elif type(value) in (DictView, DictValue, ExistingDict):
+        made.origin = Origin(after, (value,), steps)
+    return made
+
+
+INDEXED = tuple(type(iter(v)) for v in ([], (), range(0), ""))
+
+
+def at_index(values: Any, index: int) -> Iterator[Any]:
+    made: Any = iter(values)
+    made.__setstate__(index)
+    return made
+
+
+def after(values: Any, count: int) -> Iterator[Any]:
+    made = iter(values)
+    for _ in range(count):
+        next(made)
+    return made
 
 
 def kind_of(value: Value) -> type[Any]:
@@ -172,8 +222,11 @@ def _until(t: Tracer, function: Value, sentinel: Value) -> Iterator[Value]:
 
 def enumerate_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     start = t.constant(kwargs.get("start") or (args[1] if len(args) > 1 else Constant(0)))
-    run = args[0].iterate(t)
-    return make((SequenceValue([Constant(i), v], tuple) for i, v in zip(itertools.count(start), _each(run))), enumerate)
+    inner = iter_value(t, args[:1], {})
+    steps = Steps(SequenceValue([Constant(i), v], tuple) for i, v in zip(itertools.count(start), _each(inner.iterate(t))))
+    made = make(steps, enumerate)
+    made.origin = Origin(enumerate, (inner,), steps, start)
+    return made
 
 
 def _each(run: Iterator[Value]) -> Iterator[Value]:
@@ -182,7 +235,8 @@ def _each(run: Iterator[Value]) -> Iterator[Value]:
 
 def zip_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     strict = t.constant(kwargs.get("strict", Constant(False)))
-    runs = [a.iterate(t) for a in args]
+    inner = tuple(iter_value(t, [a], {}) for a in args)
+    runs = [a.iterate(t) for a in inner]
 
     def steps() -> Iterator[Value]:
         try:
@@ -191,7 +245,10 @@ def zip_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         except ValueError as error:
             raise Raised(t.exception(ValueError, str(error))) from error
 
-    return make(steps(), zip)
+    made = make(steps(), zip)
+    if not strict:
+        made.origin = Origin(zip, inner)
+    return made
 
 
 def map_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
