@@ -317,6 +317,7 @@ def tries_in_loop(x: Tensor, items: list[Any]) -> Any:
 
 
 def finally_returns(x: Tensor) -> Any:
+    y = x
     try:
         y = x * 2
         print("try")
