@@ -297,6 +297,8 @@ class Tracer:
         if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
             raise self.refuse("metadata-mutation", _name(target))
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
+        if any(overlaps(v, touched) for v in changed):
+            raise self.refuse("op-error", f"{_name(target)}: the memory that is written overlaps itself or what is read")
         return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
 
     def _run(self, function: Callable[..., Any], fakes: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -26,6 +26,7 @@ METADATA = frozenset(
     "shape dtype device ndim requires_grad is_leaf layout itemsize nbytes is_cuda is_cpu is_mps is_xpu is_meta is_sparse is_sparse_csr is_mkldnn "
     "is_quantized is_nested is_vulkan is_ipu is_mtia is_xla is_maia names retains_grad".split()
 )  # fmt: skip
+HISTORY = frozenset({"is_leaf", "retains_grad"})
 COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 DATA_METHODS = frozenset("item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ __contains__ is_nonzero equal allclose".split())
 METADATA_METHODS = frozenset(
@@ -34,7 +35,7 @@ METADATA_METHODS = frozenset(
 )  # fmt: skip
 AUTOGRAD_METHODS = frozenset("backward register_hook register_post_accumulate_grad_hook retain_grad _backward_hooks grad_fn _grad_fn grad_dtype".split())
 REFUSED_METHODS = frozenset(
-    "data_ptr storage untyped_storage storage_type __reduce__ __reduce_ex__ __deepcopy__ __dlpack__ __cuda_array_interface__ data _version __dir__ "
+    "data_ptr storage_offset _is_view is_set_to is_pinned storage untyped_storage storage_type __reduce__ __reduce_ex__ __deepcopy__ __dlpack__ __cuda_array_interface__ data _version __dir__ "
     "__hash__ __repr__ __str__ __format__ record_stream dlpack unique_consecutive nonzero_static_ module_load stft istft to_sparse".split()
 )  # fmt: skip
 
@@ -68,6 +69,7 @@ class TensorValue(Value):
         if name == "nbytes" and t.shapes.symbolic:
             return t.op(operator.mul, [t.op("numel", [self]), Constant(self.fake.itemsize)])
         if name in METADATA:
+            self._history(t, name)
             return t.lift(getattr(self.fake, name))
         if name in COMPUTED:
             return t.op(getattr, [self, Constant(name)])
@@ -85,7 +87,13 @@ class TensorValue(Value):
             return TensorMethod(self, name)
         raise t.refuse("attribute", f"{name!r} of a tensor")
 
+    def _history(self, t: Tracer, name: str) -> None:
+        """What autograd knows of an input: a tensor guard does not look at it."""
+        if name in HISTORY and self.real_tensor is not None and self.source is not None and self.real_tensor.requires_grad:
+            t.wrap(getattr(self.real_tensor, name), Source("attr", name, self.source))
+
     def _grad(self, t: Tracer) -> Value:
+        self._history(t, "is_leaf")
         if self.real_tensor is not None and self.source is not None and self.real_tensor.is_leaf:
             return t.wrap(self.real_tensor.grad, Source("attr", "grad", self.source))
         raise t.refuse("autograd-api", ".grad of a tensor that is not a leaf given from outside")
