@@ -219,3 +219,57 @@ def test_what_a_program_does_about_an_error_of_the_graph(program: Callable[..., 
     compiled = compiler_lab.compile(program, backend="eager")
     for index in (0, 7, 1):
         assert outcome(compiled, index) == outcome(program, index)
+
+
+def adds_its_own_row(x: Tensor) -> Any:
+    try:
+        x += x[:1]
+    except RuntimeError as error:
+        return str(error)
+    return x
+
+
+def shifts_rows(x: Tensor) -> Any:
+    try:
+        x[1:] = x[:-1]
+    except RuntimeError as error:
+        return str(error)
+    return x
+
+
+def writes_an_expanded(x: Tensor) -> Any:
+    try:
+        x[0].expand(3, 4).add_(1)
+    except RuntimeError as error:
+        return str(error)
+    return x
+
+
+def writes_into_what_it_reads(x: Tensor) -> Any:
+    try:
+        return torch.add(x[:2], 1, out=x[1:])
+    except RuntimeError as error:
+        return str(error)
+
+
+def rows_that_do_not_meet(x: Tensor) -> Any:
+    x[0] += 1
+    x[:, 1] *= 2
+    x[0] = x[1]
+    x.view(-1).add_(x.view(-1))
+    return x
+
+
+@pytest.mark.parametrize("program", [adds_its_own_row, shifts_rows, writes_an_expanded, writes_into_what_it_reads, rows_that_do_not_meet])
+def test_memory_that_an_operator_meets_twice(program: Callable[..., Any]) -> None:
+    """Eager refuses to write memory that it reads elsewhere; a fake does not, so the error came from the graph, past the program's except."""
+
+    def outcome(fn: Callable[..., Any]) -> tuple[Any, list[Any]]:
+        x = torch.arange(12.0).view(3, 4)
+        result = fn(x)
+        return (result.tolist() if isinstance(result, Tensor) else result), x.tolist()
+
+    compiled = compiler_lab.compile(program, backend="eager")
+    for _ in range(2):
+        assert outcome(compiled) == outcome(program)
+    assert bool(compiled._compiled_function.breaks) is (program is not rows_that_do_not_meet)

@@ -33,7 +33,7 @@ from .values.functions import Scope
 from .values.lift import lift, raised_from
 from .values.objects import ExceptionValue
 from .values.symbolic import SYMBOLIC, SymbolicValue, symbolic
-from .values.tensor import TensorValue
+from .values.tensor import TensorValue, overlaps
 from .values.wrap import wrap
 
 if TYPE_CHECKING:
@@ -297,8 +297,12 @@ class Tracer:
         if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
             raise self.refuse("metadata-mutation", _name(target))
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
-        if any(overlaps(v, touched) for v in changed):
-            raise self.refuse("op-error", f"{_name(target)}: the memory that is written overlaps itself or what is read")
+        written = next((v for v in (kwargs.get("out"), *args[:1]) if v in changed), None)
+        if isinstance(written, TensorValue):
+            with self.mode:
+                twice = overlaps(written.fake, [v.fake for v in touched], fakes[1] if target is operator.setitem else None)
+            if twice:
+                raise self.refuse("op-error", f"{_name(target)}: the memory that is written overlaps itself or what is read")
         return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
 
     def _run(self, function: Callable[..., Any], fakes: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/tensor.py``.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,7 +35,8 @@ METADATA_METHODS = frozenset(
 )  # fmt: skip
 AUTOGRAD_METHODS = frozenset("backward register_hook register_post_accumulate_grad_hook retain_grad _backward_hooks grad_fn _grad_fn grad_dtype".split())
 REFUSED_METHODS = frozenset(
-    "data_ptr storage_offset _is_view is_set_to is_pinned storage untyped_storage storage_type __reduce__ __reduce_ex__ __deepcopy__ __dlpack__ __cuda_array_interface__ data _version __dir__ "
+    "data_ptr storage_offset _is_view is_set_to is_pinned storage untyped_storage storage_type "
+    "__reduce__ __reduce_ex__ __deepcopy__ __dlpack__ __cuda_array_interface__ data _version __dir__ "
     "__hash__ __repr__ __str__ __format__ record_stream dlpack unique_consecutive nonzero_static_ module_load stft istft to_sparse".split()
 )  # fmt: skip
 
@@ -173,3 +174,28 @@ def _numbers(t: Tracer, owner: TensorValue, name: str, args: Args) -> Value:
     if type(dim) is not int or not -owner.fake.dim() <= dim < owner.fake.dim():
         return t.op(name, [owner, *args])
     return size_of(t, owner, name, dim)
+
+
+def overlaps(written: torch.Tensor, others: Iterable[torch.Tensor], key: Any = None) -> bool:
+    """Does an operator that writes ``written`` (with ``key``: a part of it) meet its memory twice? Eager refuses that when it runs, fakes never do."""
+    memory = written.untyped_storage()._cdata
+    sharing = [o for o in others if o is not written and o.untyped_storage()._cdata == memory]
+    if key is not None and sharing:
+        part = written[key]
+        written = part if part.untyped_storage()._cdata == memory else written
+    return torch._debug_has_internal_overlap(written) == 1 or any(_place(o) != _place(written) and _meets(o, written) for o in sharing)
+
+
+def _place(fake: torch.Tensor) -> tuple[Any, ...]:
+    return fake.storage_offset(), fake.shape, fake.stride()
+
+
+def _meets(one: torch.Tensor, other: torch.Tensor) -> bool:
+    (first, end), (first_other, end_other) = _span(one), _span(other)
+    return bool(first < end_other and first_other < end)
+
+
+def _span(fake: torch.Tensor) -> tuple[int, int]:
+    """First element in memory, and the one behind the last."""
+    first = fake.storage_offset()
+    return first, first + (1 + sum((n - 1) * s for n, s in zip(fake.shape, fake.stride(), strict=True)) if fake.numel() else 0)
