@@ -6,6 +6,7 @@ In: iterables. Out: ``IteratorValue`` around a Python iterator of values. PyTorc
 from __future__ import annotations
 
 import itertools
+import operator
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -221,7 +222,7 @@ def _until(t: Tracer, function: Value, sentinel: Value) -> Iterator[Value]:
 
 
 def enumerate_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    start = t.constant(kwargs.get("start") or (args[1] if len(args) > 1 else Constant(0)))
+    start = t.constant(t.fold(operator.index, [t.constant(kwargs.get("start") or (args[1] if len(args) > 1 else Constant(0)))]))
     inner = iter_value(t, args[:1], {})
     steps = Steps(SequenceValue([Constant(i), v], tuple) for i, v in zip(itertools.count(start), _each(inner.iterate(t))))
     made = make(steps, enumerate)
@@ -350,8 +351,9 @@ def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    run = itertools.count(*[t.constant(a) for a in args], **{k: t.constant(v) for k, v in kwargs.items()})
-    return make((Constant(v) for v in run), itertools.count)
+    given, named = [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()}
+    t.fold(lambda *a, **k: next(itertools.count(*a, **k)), given, named)  # what it raises, the program raises
+    return make((Constant(v) for v in itertools.count(*given, **named)), itertools.count)
 
 
 def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

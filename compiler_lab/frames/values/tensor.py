@@ -195,7 +195,7 @@ def _meets(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(first < end_other and first_other < end)
 
 
-def _span(fake: torch.Tensor) -> tuple[int, int]:
+def _span(fake: torch.Tensor) -> tuple[Any, Any]:
     """First element in memory, and the one behind the last."""
     first = fake.storage_offset()
     return first, first + (1 + sum((n - 1) * s for n, s in zip(fake.shape, fake.stride(), strict=True)) if fake.numel() else 0)
