@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import compiler_lab
+from compiler_lab.frames.capture import capture
 
 from .torch_surface import BACKENDS, Context, modes, same
 
@@ -180,3 +181,135 @@ def test_refused_modes_say_why() -> None:
         finally:
             torch.set_default_dtype(before)
         assert reason in counts["break_reasons"]
+
+
+@torch.library.custom_op("lab_surface::scale", mutates_args=())
+def scale(x: Tensor, k: float) -> Tensor:
+    return x * k
+
+
+@scale.register_fake
+def _(x: Tensor, k: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+scale.register_autograd(lambda ctx, g: (g * ctx.k * 2, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]))
+
+
+@torch.library.custom_op("lab_surface::bump", mutates_args=("x",))
+def bump(x: Tensor) -> None:
+    x.add_(1)
+
+
+def own_operator(x: Tensor, w: Tensor) -> Any:
+    return scale(x, 3.0) + torch.ops.lab_surface.scale(w, 2.0) + torch.ops.lab_surface.scale.default(w, 2.0)
+
+
+def own_operator_that_writes(x: Tensor, w: Tensor) -> Any:
+    y = w.detach().clone()
+    bump(y)
+    return y * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [own_operator, own_operator_that_writes])
+def test_custom_operators_are_nodes(fn: Callable[..., Any], backend: str) -> None:
+    counts = same(fn, pair, backend)
+    below = fn is own_operator_that_writes and backend != "eager"
+    assert counts["break_reasons"] == (["no-functional-twin"] if below else [])
+
+
+@torch.compiler.disable
+def disabled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+@torch.compiler.assume_constant_result
+def settled() -> int:
+    return 5
+
+
+def calls_disabled(x: Tensor, w: Tensor) -> Any:
+    return disabled(x) + 1
+
+
+def breaks_by_hand(x: Tensor, w: Tensor) -> Any:
+    y = x * 2
+    torch._dynamo.graph_break()  # pyright: ignore[reportPrivateImportUsage]
+    return y + w
+
+
+def takes_a_constant(x: Tensor, w: Tensor) -> Any:
+    return x * settled(), w
+
+
+@pytest.mark.parametrize(("fn", "reasons"), [(calls_disabled, ["disabled"]), (breaks_by_hand, ["disabled"]), (takes_a_constant, [])])
+def test_marks_of_torch_compiler(fn: Callable[..., Any], reasons: list[str]) -> None:
+
+    assert same(fn, pair)["break_reasons"] == reasons
+
+
+def test_is_compiling_is_recorded() -> None:
+    c = capture(lambda x: x + (1 if torch.compiler.is_compiling() else 2), torch.zeros(2))
+    assert [d.outcome for d in c.graphs[0].decisions if d.kind == "is_compiling"] == ["True"]
+    assert torch.equal(c.run(torch.zeros(2)), torch.ones(2))
+
+
+def tensor_data(x: Tensor, y: Tensor) -> Any:
+    return x.data * 2, x.data.requires_grad, y.data + 1, x.retains_grad
+
+
+def legacy_types(x: Tensor, y: Tensor) -> Any:
+    return isinstance(x, torch.FloatTensor), isinstance(y.long(), torch.LongTensor), isinstance(x, torch.HalfTensor), x.type(), y.type("torch.LongTensor")
+
+
+def kinds(x: Tensor, y: Tensor) -> Any:
+    made = x.to(torch.float64), x.to(y), x.to(device="cpu", dtype=torch.bfloat16), x.cpu(), x.double().float().half()
+    asked = x.is_floating_point(), torch.is_complex(x), x.dtype.is_signed, torch.finfo(x.dtype).min, x.get_device(), x.size().numel(), x.stride(), x.dim_order()
+    return made, asked, torch.result_type(x, y.long()), torch.promote_types(torch.int8, torch.float16), x.shape[1:].numel(), f"{x.dtype} {x.shape}"
+
+
+def parts(x: Tensor, y: Tensor) -> Any:
+    z = torch.complex(x, y)
+    return x.T, x.mT, x.H, z.real, z.imag, x[..., None], x[:, [0, 2]], x[1:3, ::2], x[None], torch.view_as_real(z)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [tensor_data, legacy_types, kinds, parts])
+def test_attributes_and_predicates_of_tensors(fn: Callable[..., Any], backend: str) -> None:
+    counts = same(fn, pair, backend, low=True)
+    assert counts["graphs"] == 1 or counts["break_reasons"]
+    assert backend != "eager" or not counts["breaks"]
+
+
+def writes_data(x: Tensor, y: Tensor) -> Any:
+    z = y * 1
+    z.data.add_(1)
+    return z
+
+
+def hooks_a_result(x: Tensor, y: Tensor) -> Any:
+    z = x * 2
+    z.register_hook(lambda g: g * 3)
+    return z
+
+
+def runs_backward(x: Tensor, y: Tensor) -> Any:
+    (x * 2).sum().backward()
+    return y * 2
+
+
+def takes_numbers(x: Tensor, y: Tensor) -> Any:
+    return y.tolist(), y.sum().item(), x * 2
+
+
+def goes_through_numpy(x: Tensor, y: Tensor) -> Any:
+    return torch.from_numpy(y.detach().numpy() * 2) + 1
+
+
+REFUSED = [(writes_data, "autograd-api"), (hooks_a_result, "autograd-api"), (runs_backward, "autograd-api"), (takes_numbers, "tensor-to-python")]
+
+
+@pytest.mark.parametrize(("fn", "reason"), [*REFUSED, (goes_through_numpy, "tensor-to-python")])
+def test_what_python_must_do_has_a_reason(fn: Callable[..., Any], reason: str) -> None:
+    assert reason in same(fn, pair)["break_reasons"]

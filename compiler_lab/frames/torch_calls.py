@@ -140,6 +140,10 @@ def special(t: Tracer, real: types.FunctionType, args: Args, kwargs: Kwargs) -> 
     if getattr(real, "_torchdynamo_disable", False):
         raise t.refuse("disabled", real.__qualname__)
     module = real.__module__ or ""
+    if module == "torch._dynamo.decorators" and real.__name__ in ("graph_break", "skip_frame"):
+        raise t.refuse("disabled", f"torch._dynamo.{real.__name__}()")
+    if getattr(real, "_dynamo_marked_constant", False):  # assume_constant_result: its user says that it is the same at each call
+        return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
     if module == "torch._tensor" and args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, real.__name__, None) is real:
         return call_method(t, args[0], real.__name__, args[1:], kwargs)
     reason = REFUSED_MODULES.get(module) or REFUSED_MODULES.get(module.partition(".")[0])
@@ -154,6 +158,12 @@ def _constant(value: Any) -> Handler:
 
 def _fold(function: Callable[..., Any]) -> Handler:
     return lambda t, args, kwargs: t.fold(function, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+
+
+def _compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """The program asks whether it is compiled: it is, and the capture says that it was asked."""
+    t.decide("is_compiling", (t.frames[-1].location().text(),), "True", "captured")
+    return Constant(True)
 
 
 def _second(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -199,8 +209,8 @@ SETTINGS = (
     torch.set_deterministic_debug_mode, torch.set_warn_always, torch.set_printoptions,
 )  # fmt: skip
 FUNCTIONS: dict[Any, Handler] = {
-    torch.compiler.is_compiling: _constant(True),
-    torch.compiler.is_dynamo_compiling: _constant(True),
+    torch.compiler.is_compiling: _compiling,
+    torch.compiler.is_dynamo_compiling: _compiling,
     torch.compiler.is_exporting: _constant(False),
     is_tracing: _constant(False),
     torch._jit_internal.is_scripting: _constant(False),
