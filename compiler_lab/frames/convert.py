@@ -8,7 +8,9 @@ Where PyTorch does this: ``torch/_dynamo/convert_frame.py``. Left out: retracing
 from __future__ import annotations
 
 import gc
+import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -112,7 +114,7 @@ class Converter:
         Raises ``GraphBroken`` under fullgraph, ``BackendFailed`` (and any ``LabError`` of the backend but ``Unsupported``)."""
         start = time.perf_counter()
         try:
-            with _same_randomness(), _uncollected():
+            with _same_randomness(), _uncollected(), _unlogged():
                 made = self._frame(frame, hooked)
         except Unsupported as error:
             self.broken(_break(error, frame), self.pieces.root(frame.code), error)
@@ -259,8 +261,23 @@ def _modes_aside() -> AbstractContextManager[Any]:
 @contextmanager
 def unseen() -> Generator[None]:
     """In here things are compiled: the program's random state, its dispatch modes and its garbage are left as they are."""
-    with _same_randomness(), _uncollected(), _modes_aside():
+    with _same_randomness(), _uncollected(), _unlogged(), _modes_aside():
         yield
+
+
+@contextmanager
+def _unlogged() -> Generator[None]:
+    """torch logs each operation that fails on fake tensors as an error; what is meant to fail fails once more in Python, without a log."""
+    thread, logger = threading.get_ident(), logging.getLogger("torch._subclasses.fake_tensor")
+
+    def others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(others)
 
 
 @contextmanager

@@ -36,9 +36,12 @@ def rename(code: str, names: dict[str, str]) -> str:
 
 
 def holds(relation: SizeRelation, values: Sequence[Any]) -> bool:
-    """Does it hold for these tensors and ints, one for each of its numbers?"""
+    """Does it hold for these tensors and ints, one for each of its numbers? Where it cannot be computed it does not, as in C++."""
     space = {n.name: read_number(n, v) for n, v in zip(relation.numbers, values, strict=True)}
-    return bool(eval(relation.code, {**SPACE, **space}))
+    try:
+        return bool(eval(relation.code, {**SPACE, **space}))
+    except ArithmeticError:
+        return False
 
 
 def numbers_text(relation: SizeRelation, values: Sequence[Any]) -> str:

@@ -221,7 +221,7 @@ class Shapes:
         except GuardOnDataDependentSymNode as error:
             raise t.refuse("data-dependent-branch", f"{value} comes from a tensor's data") from error
         finally:
-            self.note(t.stack())
+            t.note_guards()
 
     def guards(self) -> tuple[Guard, ...]:
         """Everything that was assumed about the symbols. Raises ``ConstraintViolated`` where a dimension marked dynamic became a constant."""

@@ -116,6 +116,11 @@ class Tracer:
         """The code that runs is a library's, which nobody patches while a program runs, unlike the names that the user's code reads from it."""
         return not self.frames or self.frames[-1].scope.library
 
+    def note_guards(self) -> None:
+        """What ``ShapeEnv`` was asked since the last time, this line asked."""
+        if self.shapes.env is not None:
+            self.shapes.note(self.stack())
+
     def refuse(self, reason: str, detail: str = "") -> CaptureUnsupported:
         return CaptureUnsupported(reason, detail, self.stack(), self.frames[-1].instruction() if self.frames else "")
 
@@ -293,7 +298,7 @@ class Tracer:
             text = str(error).splitlines()[0] if str(error) else ""
             raise self.refuse(reason, f"{_name(target)}: {type(error).__name__}: {text}") from error
         finally:
-            self.shapes.note(self.stack())
+            self.note_guards()
         if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
             raise self.refuse("metadata-mutation", _name(target))
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]

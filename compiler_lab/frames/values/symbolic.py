@@ -152,7 +152,7 @@ def apply(t: Tracer, function: Callable[..., Any], on_symbols: Callable[..., Any
     if any(n is None for n in numbers):
         return None
     found = on_symbols(*numbers)
-    t.shapes.note(t.stack())
+    t.note_guards()
     exact = not isinstance(found, torch.SymFloat) or not any(isinstance(n, torch.SymFloat) for n in numbers)
     operands = list(args)
     return symbolic(t, found, lambda t: t.append("call_function", function, tuple(_operand(t, a) for a in operands), found), exact=exact)
