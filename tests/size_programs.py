@@ -15,8 +15,10 @@ class Draw(Protocol):
     def choice(self, options: list[Any], /) -> Any: ...
 
 
-NUMBERS = ["n", "m", "k", "x.shape[0]", "x.size(-1)", "len(y)", "y.shape[-1]", "y.numel()", "x.stride(0)", "n + m", "n * 2", "n // 2", "max(n, k)", "n - 1", "m % 3"]
-NUMBERS += ["min(n, m)", "int(n / 2)", "abs(k - n)", "math.ceil(m / 2)", "sum(y.shape)", "math.prod(y.shape)", "n * m", "y.dim()", "divmod(n, 3)[1]", "-k"]
+NUMBERS = (
+    "n|m|k|x.shape[0]|x.size(-1)|len(y)|y.shape[-1]|y.numel()|x.stride(0)|n + m|n * 2|n // 2|max(n, k)|n - 1|m % 3|min(n, m)|int(n / 2)|abs(k - n)|"
+    "math.ceil(m / 2)|sum(y.shape)|math.prod(y.shape)|n * m|y.dim()|divmod(n, 3)[1]|-k"
+).split("|")
 FLOATS = ["n / 2", "1 / m", "m**-0.5", "math.sqrt(n)", "n * 0.1", "float(k)", "0.5", "n / m"]
 SHAPES = [
     "y = y.reshape(-1)",
@@ -69,7 +71,9 @@ SHAPES = [
     "for i in range(min({i}, 4)): y = y + i",
     "out.extend(s + 1 for s in y.shape)",
 ]
-BRANCHES = ["{i} > {i}", "{i} == {i}", "{i} % 2 == 0", "{i}", "y.shape[0] == y.shape[-1]", "y.shape == x.shape", "y.is_contiguous()", "{i} < 7 and {i} != 3", "{i} in (2, 3, 4)"]
+BRANCHES = ("{i} > {i}|{i} == {i}|{i} % 2 == 0|{i}|y.shape[0] == y.shape[-1]|y.shape == x.shape|y.is_contiguous()|{i} < 7 and {i} != 3|{i} in (2, 3, 4)").split(
+    "|"
+)
 
 
 def _fill(draw: Draw, text: str) -> str:

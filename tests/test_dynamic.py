@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 import compiler_lab
 from compiler_lab.core.errors import ConstraintViolated
+
+from . import size_programs
 
 
 class Count:
@@ -307,3 +312,100 @@ def test_reset_forgets_what_was_seen() -> None:
     compiler_lab.reset()
     compiled(torch.randn(5))
     assert [n.meta["val"].shape[0] for gm in count.graphs for n in gm.graph.nodes if n.op == "placeholder"][::2] == [3, 5]
+
+
+# numbers that come from data
+
+
+def narrowed(x: Tensor, i: Tensor) -> Any:
+    n: Any = i.item()
+    torch._check(n >= 0)
+    torch._check(n <= x.shape[0])
+    return x.narrow(0, 0, n) * 2, n + 1, torch.zeros(n)
+
+
+def found(x: Tensor, i: Tensor) -> Any:
+    at = (x + i).nonzero()
+    return at, at.shape[0], x[x > 0] * 2
+
+
+def scaled(x: Tensor, i: Tensor) -> Any:
+    return x * int(i) + float(x[0, 0]), x * i.item()
+
+
+@pytest.mark.parametrize("backend", ["eager", "lab"])
+@pytest.mark.parametrize("fn", [narrowed, found, scaled], ids=lambda f: f.__name__)
+def test_numbers_from_data(fn: Callable[..., Any], backend: str) -> None:
+    options = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+    compiled = compiler_lab.compile(fn, backend=backend, fullgraph=True, options=options)
+    for n, k in [(5, 2), (5, 3), (6, 4), (7, 0)]:
+        x, i = torch.randn(n, 3), torch.tensor(k)
+        same(compiled(x, i), fn(x, i))
+    assert len(compiled._compiled_function.entries) == 2
+    plain = compiler_lab.compile(fn, backend=backend)
+    same(plain(x, i), fn(x, i))
+    assert {b.reason for b in plain._compiled_function.breaks} <= {"tensor-to-python", "dynamic-shape", "unknown-callable"}
+
+
+def test_what_data_decides_is_a_break_and_what_is_checked_raises() -> None:
+    def decides(x: Tensor, i: Tensor) -> Tensor:
+        return x + 1 if i.item() > 2 else x - 1
+
+    options = {"capture_scalar_outputs": True}
+    compiled = compiler_lab.compile(decides, backend="eager", options=options)
+    for k in (1, 3, 2, 9):
+        x = torch.randn(2)
+        same(compiled(x, torch.tensor(k)), decides(x, torch.tensor(k)))
+    assert {b.reason for b in compiled._compiled_function.breaks} == {"data-dependent-branch"}
+    checked = compiler_lab.compile(narrowed, backend="eager", fullgraph=True, options=options)
+    checked(torch.randn(5, 3), torch.tensor(2))
+    for function in (checked, narrowed):
+        with pytest.raises(RuntimeError, match="Expected cond to be True"):
+            function(torch.randn(5, 3), torch.tensor(9))
+
+
+# random programs
+
+
+class Draws:
+    """``hypothesis`` as a source of choices, so that a failing program shrinks."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+
+    def choice(self, options: list[Any], /) -> Any:
+        return self.data.draw(st.sampled_from(options))
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    try:
+        return fn(*[a.clone() if isinstance(a, Tensor) else a for a in args])
+    except Exception as error:  # noqa: BLE001 - what a program raises is a result
+        return type(error)
+
+
+SIZES = st.lists(st.tuples(st.sampled_from([2, 3, 4, 5, 6, 9, 1, 0]), st.sampled_from([4, 4, 5, 3, 1]), st.integers(0, 9)), min_size=3, max_size=5)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data(), SIZES, st.sampled_from([None, True]))
+def test_programs_over_shapes(data: st.DataObject, sizes: list[tuple[int, int, int]], dynamic: bool | None) -> None:
+    """Equal to Python at each size; and an entry that accepts a call computes what a capture for that call alone computes."""
+    text = size_programs.program(Draws(data), data.draw(st.integers(1, 4)))
+    space: dict[str, Any] = {"torch": torch, "math": math}
+    exec(text, space)
+    fn = space["program"]
+    compiled = compiler_lab.compile(fn, backend="eager", dynamic=dynamic)
+    for n, m, k in sizes:
+        args = (torch.randn(n, m), torch.randn(m, 3), k)
+        want = outcome(fn, args)
+        same(outcome(compiled, args), want)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = compiler_lab.compile(fn, backend="eager", dynamic=False)
+            same(outcome(alone, args), want)
+        locals = dict(zip("xwk", args, strict=True))
+        for entry in compiled._compiled_function.entries:
+            assert entry.tree.check(locals) == (entry.tree.explain(locals) is None), text
+            if entry.tree.check(locals):
+                same(outcome(entry.function(fn), args), want)

@@ -29,11 +29,21 @@ def describe(value: Any) -> str:
     """``f32[4, 8]`` for a tensor, with ``{strides}`` where it is not contiguous; repr for plain values."""
     if isinstance(value, torch.Tensor):
         text = f"{SHORT.get(value.dtype, str(value.dtype).removeprefix('torch.'))}[{', '.join(map(str, value.shape))}]"
-        dense = value.layout == torch.strided and not value.is_contiguous()
+        dense = value.layout == torch.strided and not _is_contiguous(value)
         return text + (f"{{{', '.join(map(str, value.stride()))}}}" if dense else "")
     if isinstance(value, (tuple, list)):
         return "(" + ", ".join(map(describe, value)) + ")"
     return repr(value)
+
+
+def _is_contiguous(value: torch.Tensor) -> bool:
+    """Of symbolic sizes by how they are written: nothing is assumed about them for a text."""
+    if not any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride())):
+        return value.is_contiguous()
+    dense: list[Any] = [1]
+    for n in value.shape[:0:-1]:
+        dense.append(dense[-1] * n)
+    return [str(n) for n in value.stride()] == [str(n) for n in reversed(dense)]
 
 
 def target_name(node: fx.Node) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SIZE_MARKS = {"_dynamo_dynamic_indices": True, "_dynamo_weak_dynamic_indices": True, "_dynamo_static_indices": False}
 SYMBOLIC_REASONS = ("op-error", "dynamic-shape", "op-argument", "op-refused", "unknown-value", "internal-error")  # it may be the symbols that failed
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 INT64 = range(-(2**63), 2**63)
 
 
@@ -105,7 +106,8 @@ class Shapes:
 
     @property
     def symbolic(self) -> bool:
-        return bool(self.numbers)
+        """May there be symbols?"""
+        return self.env is not None
 
     @property
     def optional(self) -> bool:
@@ -201,6 +203,11 @@ class Shapes:
         if isinstance(value, torch.SymBool):
             return bool(expr) if expr in (True, False) else None
         return int(expr) if isinstance(value, torch.SymInt) and expr.is_number else None
+
+    def of_data(self, value: Any) -> bool:
+        """Does a number depend on more than sizes and ints: on what a tensor holds?"""
+        parts = value if isinstance(value, (tuple, list)) else [value]
+        return any(isinstance(p, SYMBOLIC) and not p.node.expr.free_symbols <= self.numbers.keys() for p in parts)
 
     def decide(self, t: Tracer, condition: Any) -> bool:
         """Which way the program goes for the sizes at capture; that later calls go the same way becomes a guard with this line."""

@@ -31,7 +31,7 @@ from .values.contexts import set_grad_mode, switch
 from .values.exceptions import initialize
 from .values.functions import PartialValue
 from .values.objects import ExceptionValue, ObjectValue
-from .values.symbolic import convert
+from .values.symbolic import CHECK_IS_SIZE, check, check_is_size, convert
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
 
 if TYPE_CHECKING:
@@ -217,6 +217,8 @@ FUNCTIONS: dict[Any, Handler] = {
     torch.cuda.is_available: _fold(torch.cuda.is_available),
     torch.functional.broadcast_shapes: _fold(torch.functional.broadcast_shapes),
     typing.cast: _second,
+    torch._check: check,
+    CHECK_IS_SIZE: check_is_size,
     **stdlib.PYTHON,
     functools.wraps: _wraps,
     torch.cond: higher_order.cond,

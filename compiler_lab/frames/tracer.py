@@ -78,6 +78,8 @@ class Tracer:
         self.generators: list[GeneratorRun] = []  # all of them; one that is left suspended may have more to do
         self.warned: list[Recipe] = []  # what is shown before the graph runs
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
+        if self.shapes.history.scalars or self.shapes.history.data_sizes:
+            self._symbols_on()
         self.guard("global_state", None, None, why="grad mode, default dtype and determinism decide what operations do")
 
     def scope(self, function: types.FunctionType, source: Source) -> Scope:
@@ -344,6 +346,8 @@ class Tracer:
             made[:] = made or [self.node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs, out)]
             return made[0]
 
+        if self.shapes.of_data(out):
+            node(self)  # read now: the data may be another later
         if not isinstance(out, (tuple, list)):
             return symbolic(self, out, node)
         return SequenceValue(

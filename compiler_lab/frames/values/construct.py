@@ -23,6 +23,7 @@ from .contexts import CONTEXTS
 from .functions import PartialValue
 from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
 from .symbolic import convert
+from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -132,6 +133,8 @@ def _number(cls: type[Any]) -> Handler:
                 if found is not None:
                     return t.fold(cls, [t.constant(found)]) if name == "__index__" else found
             raise Raised(t.exception(TypeError, NO_NUMBER[cls].format(args[0].cls.__name__)))
+        if args and isinstance(args[0], TensorValue) and t.shapes.history.scalars and not kwargs:
+            return row(t, [args[0].get(t, "item").call(t, [], {})], {})
         if (found := convert(t, cls, args, kwargs)) is not None:
             return found
         return t.fold(cls, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})

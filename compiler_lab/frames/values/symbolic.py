@@ -18,13 +18,14 @@ import torch
 import torch.fx as fx
 
 from ..ir import Source
-from .base import Args, Constant, Kwargs, Leaf, Value
+from ..shapes import SYMBOLIC
+from .base import NONE, Args, Constant, Kwargs, Leaf, Value
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
 
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 TYPES: dict[type[Any], type[Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+CHECK_IS_SIZE: Any = torch._check_is_size  # pyright: ignore[reportDeprecated]
 Made = Callable[["Tracer"], fx.Node]
 
 
@@ -211,6 +212,31 @@ def square_root(t: Tracer, args: Args) -> Value | None:
 def magnitude(t: Tracer, args: Args) -> Value | None:
     value = args[0]
     return apply(t, abs, abs, args) if isinstance(value, SymbolicValue) and isinstance(value.sym, torch.SymInt) else None
+
+
+def check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``torch._check``: a guard where sizes decide, a node of the graph where data does."""
+    value = args[0]
+    if not isinstance(value, SymbolicValue) or not t.shapes.of_data(value.sym):
+        if not value.truth(t):
+            raise t.refuse("op-error", "torch._check does not hold")
+        return NONE
+    if len(args) > 1 or kwargs:
+        raise t.refuse("op-argument", "a message of torch._check")
+    torch._check(value.sym)
+    t.append("call_function", torch._check, (value.node(t),), None)
+    return NONE
+
+
+def check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``torch._check_is_size``: always a node, since it warns that it is deprecated."""
+    value = args[0]
+    if not isinstance(value, SymbolicValue) or len(args) > 1 or kwargs:
+        raise t.refuse("op-argument", "torch._check_is_size of what does not depend on sizes or data")
+    torch._check(value.sym >= 0)
+    t.note_guards()
+    t.append("call_function", CHECK_IS_SIZE, (value.node(t),), None)
+    return NONE
 
 
 def extreme(t: Tracer, values: Sequence[Value], largest: bool) -> Value | None:

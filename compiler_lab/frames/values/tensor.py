@@ -152,6 +152,8 @@ class TensorMethod(Value):
 
 def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A Tensor method: refused, folded to a constant, or a ``call_method`` node."""
+    if name == "item" and t.shapes.history.scalars and not args and owner.fake.dtype != torch.bool and not owner.fake.is_complex():
+        return t.op(name, [owner])
     for reason, names in REFUSED.items():
         if name in names:
             raise t.refuse(reason, f".{name}()")
