@@ -2,7 +2,8 @@
 
 In: a ``FrameInput``. Out: an ``Entry``, or None with a ``Break`` recorded. Always holds: an entry accepts the frame it was made from;
 an exception leaves nothing half made; the random number generators are where they were.
-Where PyTorch does this: ``torch/_dynamo/convert_frame.py``. Left out: retracing with parts of a frame (resume functions).
+A frame whose capture stops goes on in ``pieces.py``; each piece of it is converted here in its turn.
+Where PyTorch does this: ``torch/_dynamo/convert_frame.py``.
 """
 
 from __future__ import annotations

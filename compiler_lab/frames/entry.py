@@ -3,7 +3,8 @@
 In: a user's function, an interpreter and a backend. Out: ``CompiledFunction``, whose ``function`` has the user's signature.
 On a hit (``wrapper.hot_function``) guards are checked and the replacement code is called: no hook. On a miss a private copy of the
 function runs once under the hook; the callback captures its frame, or leaves it to Python and goes on to look below it. A function
-that was left to Python runs under the hook on later calls too, for the frames below it that were captured.
+that was left to Python runs under the hook on later calls too, for the frames below it that were captured. A frame that was captured up
+to a break is an entry like any other; its replacement code goes on in ``pieces.py``, which turns the hook on for Python's part alone.
 Always holds: one lock for compiling, entries checked again under it; nothing reachable only from C++ refers to the user's function;
 entries are complete before anyone sees them.
 Where PyTorch does this: ``torch/_dynamo/eval_frame.py``, ``convert_frame.py``, ``cache_size.py``.

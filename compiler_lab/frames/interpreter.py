@@ -377,7 +377,7 @@ def top_frame(t: Interpreter, frame: FrameInput) -> Frame:
         locals[name] = keyword_arguments(t, frame.locals[name], Source("local", name))
     cells = [Cell(Lazy(t, frame.locals[k], Source("closure", k)) if k in frame.locals else None, existing=True) for k in free]
     top = Frame(t, frame.code, scope, locals, cells)
-    top.given = tuple(locals.values())
+    top.given = tuple(slot for slot in locals.values() if isinstance(slot, Lazy))
     return top
 
 

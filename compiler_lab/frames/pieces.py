@@ -36,10 +36,10 @@ State = list[Any]
 class Pause:
     """Where a graph ends: ``code`` runs the next instruction in Python, and its number n end is gone on with at ``ends[n]``."""
 
-    __slots__ = ("code", "ends", "names", "owner")
+    __slots__ = ("code", "ends", "owner")
 
-    def __init__(self, code: CodeType, ends: tuple[Resumed, ...], names: tuple[str, ...], owner: weakref.ref[Pieces]) -> None:
-        self.code, self.ends, self.names, self.owner = code, ends, names, owner
+    def __init__(self, code: CodeType, ends: tuple[Resumed, ...], owner: weakref.ref[Pieces]) -> None:
+        self.code, self.ends, self.owner = code, ends, owner
 
 
 class Piece:
@@ -101,7 +101,7 @@ class Pieces:
             python, points = step(root, point)
             frame_hook().leave(python)
             ends = tuple(self._resumed(root, p) for p in points)
-            self.pauses[key] = Pause(python, ends, (*point.locals, *point.slots()), weakref.ref(self))
+            self.pauses[key] = Pause(python, ends, weakref.ref(self))
         return self.pauses[key]
 
     def _resumed(self, root: CodeType, point: Point) -> Resumed:
