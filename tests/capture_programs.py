@@ -718,25 +718,6 @@ def seeded(x: Any) -> Any:
 
 
 @refused("side-effect")
-def writes_global(x: Any) -> Any:
-    global counter
-    counter += 1
-    return x
-
-
-@refused("side-effect")
-def appends_to_global(x: Any) -> Any:
-    SCALES.append(1)
-    return x
-
-
-@refused("side-effect", lambda: (torch.randn(3), {}))
-def writes_argument(x: Any, d: Any) -> Any:
-    d["a"] = x
-    return x
-
-
-@refused("side-effect")
 def writes_tensor_attribute(x: Any) -> Any:
     x.note = 1
     return x
@@ -793,17 +774,6 @@ def backward_inside(x: Any) -> Any:
 def default_device(x: Any) -> Any:
     with torch.device("cpu"):
         return x @ x.T
-
-
-@refused("return-value")
-def returns_function(x: Any) -> Any:
-    return lambda y: y + x
-
-
-@refused("return-value")
-def one_list_twice(x: Any) -> Any:
-    a = [x]
-    return a, a
 
 
 @refused("identity")

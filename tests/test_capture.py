@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from compiler_lab.core.errors import Unsupported
 from compiler_lab.core.provenance import own_location
-from compiler_lab.frames.capture import Capture, build, capture, frame_of, read
+from compiler_lab.frames.capture import Capture, capture, frame_of, perform
 from compiler_lab.frames.guards import GuardTree
 from compiler_lab.frames.interpreter import interpret
 from compiler_lab.frames.reasons import REASONS, CaptureUnsupported
@@ -47,8 +47,7 @@ def same(want: Any, got: Any) -> None:
 def run(c: Capture) -> Any:
     """The generated forward, on the real inputs of the frame that was captured."""
     assert c.specialization is not None, c.text()
-    outputs = c.graphs[0].module(*[read(s, c.frame) for s in c.graphs[0].inputs])
-    return build(c.specialization.result, outputs, c.frame)
+    return perform(c.specialization, c.graphs[0].module, c.frame)
 
 
 def check(fn: Callable[..., Any], args: tuple[Any, ...]) -> Capture:

@@ -117,7 +117,7 @@ def guards_for(draw: Any, value: Any, source: Source = X, depth: int = 2) -> lis
     if isinstance(value, (list, tuple, dict, str)):
         kinds.append(("length", len(value)))
     if isinstance(value, dict):
-        kinds += [("dict_keys", tuple(value)), ("no_key", "absent")]
+        kinds += [("dict_keys", tuple(value)), ("no_key", "absent"), *[("has_key", k) for k in list(value)[:1] if isinstance(k, str)]]
     kinds += [("empty", None)] * (isinstance(value, dict) and not value)
     kinds += [("none", None)] * (value is None) + [("true", None)] * (value is True) + [("false", None)] * (value is False)
     found = [guard(kind, source, expected) for kind, expected in draw(st.lists(st.sampled_from(kinds), max_size=3))]
@@ -161,7 +161,7 @@ def test_every_kind_has_a_test_value_here() -> None:
     made = {
         "tensor": (torch.ones(2), None), "type": (3, None), "id": (target, None), "equals": ("a", "a"), "length": ([1], 1), "dict_keys": ({"a": 1}, ("a",)),
         "no_attr": (3, "absent"), "no_key": ({}, "a"), "none": (None, None), "true": (True, None), "false": (False, None), "empty": ({}, None),
-        "elements": ({1, 2}, (1, 2)),
+        "elements": ({1, 2}, (1, 2)), "has_key": ({"a": 1}, "a"),
     }  # fmt: skip
     assert set(made) == set(LEAVES)
     for kind, (value, expected) in made.items():
@@ -510,6 +510,7 @@ def test_kinds_are_complete() -> None:
         "dict_keys",
         "no_attr",
         "no_key",
+        "has_key",
         "none",
         "true",
         "false",

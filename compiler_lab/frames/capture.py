@@ -20,9 +20,10 @@ import torch
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR
 from ..core.provenance import Location
+from .assemble import assemble
 from .frame import FrameInput
 from .interpreter import interpret
-from .ir import Break, CapturedGraph, Guard, Recipe, Source, Specialization
+from .ir import Break, CapturedGraph, Effect, Guard, Recipe, Source, Specialization
 from .reasons import CaptureUnsupported
 from .values.modules import HOOKS
 
@@ -56,7 +57,10 @@ class Capture(Artifact):
         parts = [f"bytecode of {self.frame.code.co_name}:", self.bytecode()]
         if self.specialization is not None:
             parts += ["", "guards:", *(f"  {g.text()}" for g in self.guards)]
-            parts += ["", "graph:", self.specialization.graph.text(), "", f"result: {recipe_text(self.specialization.result)}"]
+            parts += ["", "graph:", self.specialization.graph.text(), ""]
+            parts += [f"made[{i}]: {recipe_text(r)}" for i, r in enumerate(self.specialization.shared)]
+            parts += [f"effect: {effect_text(e)}" for e in self.specialization.effects]
+            parts += [f"result: {recipe_text(self.specialization.result)}"]
         for b in self.breaks:
             parts += ["", f"break: {b.reason}: {b.what}", f"  at: {b.instruction}", *(f"  {s.text()}" for s in b.stack)]
         return "\n".join(parts)
@@ -90,8 +94,7 @@ class Capture(Artifact):
         bound = dict(self.frame.locals)
         bound.update(zip(names[len(names) - len(args) :], args, strict=False) if len(args) <= len(names) else ())
         frame = FrameInput(code, bound, self.frame.globals, self.frame.builtins, self.frame.closure)
-        inputs = [read(s, frame) for s in self.graphs[0].inputs]
-        return build(self.specialization.result, self.graphs[0].run(*inputs), frame)
+        return perform(self.specialization, self.graphs[0].run, frame)
 
 
 def _plain(text: str) -> str:
@@ -104,26 +107,51 @@ def _guard_id(index: int) -> str:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """The recipe as an expression over outputs ``out[i]`` and sources."""
+    """The recipe as an expression over outputs ``out[i]``, shared objects ``made[i]`` and sources."""
     parts = [recipe_text(p) for p in recipe.parts]
     inner = ", ".join(parts)
     match recipe.kind:
         case "output":
             return f"out[{recipe.value}]"
+        case "shared":
+            return f"made[{recipe.value}]"
         case "source":
             return recipe.value.text()
         case "constant":
-            return getattr(recipe.value, "__qualname__", None) or repr(recipe.value)
+            return getattr(recipe.value, "__qualname__", None) or _plain(repr(recipe.value))
         case "dict":
             return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(recipe.value, parts, strict=False)) + "}"
         case "call":
             return f"{getattr(recipe.value, '__qualname__', recipe.value)}({inner})"
+        case "function":
+            return f"function {recipe.value.co_qualname}({inner})"
+        case "cell" if recipe.value is not None:
+            return f"cell {recipe.value}"
         case "tuple":
             return f"({inner}{',' if len(parts) == 1 else ''})"
         case "list":
             return f"[{inner}]"
         case kind:
             return f"{kind}({inner})"
+
+
+def effect_text(effect: Effect) -> str:
+    """The effect as a statement."""
+    target, value = recipe_text(effect.target), "" if effect.value is None else recipe_text(effect.value)
+    match effect.kind:
+        case "attribute" | "delete_attribute":
+            place = f"{target}.{effect.key}"
+        case "item" | "delete_item":
+            place = f"{target}[{recipe_text(effect.key)}]"
+        case "contents":
+            place = f"{target}[:]"
+        case "global" | "delete_global":
+            place = f"globals()[{effect.key!r}]"
+        case "cell" | "delete_cell":
+            place = f"{target}.cell_contents"
+        case "call":
+            return f"{target}{value}"
+    return f"del {place}" if effect.kind.startswith("delete") else f"{place} = {value}"
 
 
 def read(source: Source, frame: FrameInput) -> Any:
@@ -134,28 +162,15 @@ def read(source: Source, frame: FrameInput) -> Any:
     return resolve(source, frame.locals, frame.globals, closure, frame.builtins)
 
 
-def build(recipe: Recipe, outputs: tuple[Any, ...], frame: FrameInput) -> Any:
-    """Put the result together from graph outputs, sources and constants."""
-    parts = [build(p, outputs, frame) for p in recipe.parts]
-    match recipe.kind:
-        case "output":
-            return outputs[recipe.value]
-        case "source":
-            return read(recipe.value, frame)
-        case "constant":
-            return recipe.value
-        case "tuple":
-            return tuple(parts)
-        case "list":
-            return parts
-        case "dict":
-            return dict(zip(recipe.value, parts, strict=False))
-        case "set":
-            return set(parts)
-        case "slice":
-            return slice(*parts)
-        case "call":
-            return recipe.value(*parts)
+def perform(specialization: Specialization, graph: Callable[..., Any], frame: FrameInput) -> Any:
+    """What the replacement code does with ``frame`` when ``graph`` is the compiled function: its effects are made, its result is returned."""
+    code, locals = assemble(specialization, graph, frame), frame.locals
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    rest = locals[names[count + only]] if code.co_flags & inspect.CO_VARARGS else ()
+    extra = locals[names[count + only + bool(code.co_flags & inspect.CO_VARARGS)]] if code.co_flags & inspect.CO_VARKEYWORDS else {}
+    function = types.FunctionType(code, frame.globals, code.co_name, None, frame.closure)
+    return function(*(locals[n] for n in names[:count]), *rest, **{n: locals[n] for n in names[count : count + only]}, **extra)
 
 
 def frame_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FrameInput:

@@ -375,7 +375,7 @@ def top_frame(t: Interpreter, frame: FrameInput) -> Frame:
     locals: dict[str, Any] = {k: Lazy(t, v, Source("local", k)) for k, v in frame.locals.items() if k not in free}
     if frame.code.co_flags & 0x08 and (name := rest_of(frame.code)) in locals:
         locals[name] = keyword_arguments(t, frame.locals[name], Source("local", name))
-    cells = [Cell(Lazy(t, frame.locals[k], Source("closure", k)) if k in frame.locals else None, existing=True) for k in free]
+    cells = [Cell.existing(t, c, Source("closure", k), k, None) for k, c in zip(free, frame.closure, strict=True)]
     top = Frame(t, frame.code, scope, locals, cells)
     top.given = tuple(slot for slot in locals.values() if isinstance(slot, Lazy))
     return top

@@ -70,7 +70,7 @@ class SizeRelation:
 
 @dataclass(frozen=True)
 class Guard:
-    """One assumption. ``kind`` is a row of the guard table ("tensor", "type", "id", "equals", "length", "dict_keys", "no_attr",
+    """One assumption. ``kind`` is a row of the guard table ("tensor", "type", "id", "equals", "length", "dict_keys", "no_attr", "no_key", "has_key",
     "none", "true", "false", "not_aliased", "aliased", "disjoint", "shape", "global_state"); ``expected`` is what must hold (for "shape" a
     ``SizeRelation``); ``stack`` is the line that assumed it."""
 
@@ -94,7 +94,7 @@ class Recipe:
     output    graph output number ``value``;  source: the value at ``value`` (a Source);  constant: ``value`` itself
     tuple / list / dict / set / slice / call: ``parts`` built first; for dict, keys are ``value``; for call, ``value`` is the callable
     shared    object number ``value`` of ``Specialization.shared``: built once, so that it stays one object wherever it appears
-    cell      a new closure cell that holds ``parts[0]``, empty without parts
+    cell      a new closure cell that holds ``parts[0]``, empty without parts; with a ``value``: the frame's own cell of that free variable
     function  a new function: ``value`` is its code, ``parts`` are (globals, name, defaults, closure), as ``types.FunctionType`` takes them
     """
 
@@ -127,11 +127,11 @@ class Effect:
     """One change of an object that other code can see, made after the graph has run, in the order of ``Specialization.effects``.
 
     attribute / delete_attribute   ``target.key = value``, past any ``__setattr__`` (what that did is in the effects already)
-    item / delete_item             ``target[key] = value`` by the built-in type's own method
-    contents                       the whole contents of a list, dict, set or deque become those of ``value``
-    global / delete_global         the global ``key`` of the namespace ``target``
+    item / delete_item             ``target[key] = value`` by the built-in type's own method; ``key`` is a Recipe
+    contents                       the whole contents of a list, dict or deque become those of ``value``
+    global / delete_global         the global ``key`` of the frame's own namespace (``target`` is the constant None; elsewhere: attribute or item)
     cell / delete_cell             the contents of the closure cell ``target``
-    call                           ``target(*value)``, for what has no form above, such as the state of a random generator
+    call                           ``target(*value)``, for what has no form above; ``target`` is a constant, ``value`` a tuple
     """
 
     kind: Literal["attribute", "delete_attribute", "item", "delete_item", "contents", "global", "delete_global", "cell", "delete_cell", "call"]

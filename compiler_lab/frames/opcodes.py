@@ -146,9 +146,14 @@ def load_global(f: Frame, t: Tracer, i: Inst) -> None:
     f.push(f.scope.load(i.value))
 
 
-@row("STORE_GLOBAL", "DELETE_GLOBAL")
+@row("STORE_GLOBAL")
 def store_global(f: Frame, t: Tracer, i: Inst) -> None:
-    raise t.refuse("side-effect", f"the global {i.value} is written")
+    f.scope.store(i.value, f.pop())
+
+
+@row("DELETE_GLOBAL")
+def delete_global(f: Frame, t: Tracer, i: Inst) -> None:
+    f.scope.delete(i.value)
 
 
 @row("MAKE_CELL")
@@ -164,6 +169,8 @@ def load_closure(f: Frame, t: Tracer, i: Inst) -> None:
 @row("LOAD_DEREF")
 def load_deref(f: Frame, t: Tracer, i: Inst) -> None:
     slot: Slot | None = f.cells[i.value].slot
+    if slot is None and f.cells[i.value].real is not None:
+        raise t.refuse("raise", f"the variable {i.value} of an enclosing function has no value")  # no guard could say so
     if slot is None:
         raise Raised(t.exception(NameError, f"cannot access free variable '{i.value}' where it is not associated with a value in enclosing scope"))
     f.push(slot if isinstance(slot, Value) else slot.force())
@@ -171,20 +178,15 @@ def load_deref(f: Frame, t: Tracer, i: Inst) -> None:
 
 @row("STORE_DEREF")
 def store_deref(f: Frame, t: Tracer, i: Inst) -> None:
-    cell = f.cells[i.value]
-    if t.subgraphs:
-        t.subgraphs[-1].changing(cell)
-    if cell.existing:
-        raise t.refuse("side-effect", f"the variable {i.value} of an enclosing function is written")
-    cell.slot = f.pop()
+    f.cells[i.value].write(t, f.pop())
 
 
 @row("DELETE_DEREF")
 def delete_deref(f: Frame, t: Tracer, i: Inst) -> None:
     cell = f.cells[i.value]
-    if cell.existing or cell.slot is None:
-        raise t.refuse("side-effect", f"the variable {i.value} is deleted")
-    cell.slot = None
+    if cell.slot is None:
+        raise t.refuse("raise", f"the variable {i.value} is deleted, which has no value")
+    cell.write(t, None)
 
 
 @row("IMPORT_NAME")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .opcodes_match import OPCODES, Exit, row
 from .values.base import NONE, NULL, Constant, Raised, Slot
 from .values.builtins import classes_of
-from .values.containers import pairs_of
+from .values.containers import DictValue, pairs_of
 from .values.exceptions import Traceback, made, raise_from
 from .values.functions import CellValue, FunctionValue, GeneratorRun
 from .values.iterators import IteratorValue, iter_value, step
@@ -145,11 +145,13 @@ def make_function(f: Frame, t: Tracer, i: Inst) -> None:
     code = t.constant(f.pop())
     assert isinstance(code, types.CodeType)
     cells = [v.cell for v in f.pop().iterate(t) if isinstance(v, CellValue)] if i.arg & 8 else []
-    if i.arg & 4:
-        f.pop()  # annotations
+    notes = list(f.pop().iterate(t)) if i.arg & 4 else []
     kwdefaults: dict[str, Slot] = {t.constant(k): v for k, v in pairs_of(t, f.pop())} if i.arg & 2 else {}
     defaults: list[Slot] = list(f.pop().iterate(t)) if i.arg & 1 else []
-    f.push(FunctionValue(code, f.scope, code.co_name, defaults, kwdefaults, cells))
+    made = FunctionValue(code, f.scope, code.co_name, defaults, kwdefaults, cells)
+    if notes:
+        made.annotations = DictValue({t.constant(k): (k, v) for k, v in zip(notes[::2], notes[1::2], strict=True)})
+    f.push(made)
 
 
 # with statements and exceptions

@@ -12,8 +12,9 @@ once the compiled function's result lies on the stack, ``change`` for shared obj
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
+from types import CellType, FunctionType
 from typing import Any
 
 from bytecode import Instr
@@ -130,6 +131,10 @@ class Writer:
 
     # recipes
 
+    def value(self, effect: Effect) -> None:
+        assert effect.value is not None
+        self.build(effect.value)
+
     def build(self, recipe: Recipe) -> None:
         """Push the value that ``recipe`` describes. Raises ``InvalidIR`` for an output the graph does not have."""
         kind = recipe.kind
@@ -143,8 +148,18 @@ class Writer:
             self.constant(recipe.value)
         elif kind == "call":
             self.call(recipe.value, [lambda p=p: self.build(p) for p in recipe.parts])
+        elif kind == "shared":
+            if not 0 <= recipe.value < self.shared:
+                raise InvalidIR(f"a recipe names shared object {recipe.value}", why=f"{self.shared} are built so far")
+            self.emit("LOAD_FAST", f"{self.prefix}shared{recipe.value}")
+        elif kind == "function":
+            self.call(FunctionType, [lambda: self.constant(recipe.value), *(lambda p=p: self.build(p) for p in recipe.parts)])
+        elif kind == "cell" and recipe.value is not None:
+            self.emit("LOAD_CLOSURE", FreeVar(recipe.value))
+        elif kind == "cell":
+            self.call(CellType, [lambda p=p: self.build(p) for p in recipe.parts])
         elif kind == "dict":
-            for key, part in zip(recipe.value, recipe.parts, strict=True):
+            for key, part in zip(recipe.value or (), recipe.parts, strict=True):
                 self.constant(key)
                 self.build(part)
             self.emit("BUILD_MAP", len(recipe.parts))
@@ -154,9 +169,104 @@ class Writer:
             self.emit(BUILD[kind], len(recipe.parts))
 
     def change(self, shared: tuple[Recipe, ...], effects: tuple[Effect, ...], kept: Iterable[Recipe] = ()) -> None:
-        """Build the shared objects and make the effects; ``kept`` are recipes that are built afterwards."""
-        if shared or effects:
-            raise InvalidIR("effects are not written yet")
+        """Build the shared objects and make the effects; ``kept`` are recipes that are built afterwards.
+
+        With effects, all sources are read first: afterwards they may lead elsewhere."""
+        if effects:
+            parts = [r for e in effects for r in (e.target, e.key, e.value) if isinstance(r, Recipe)]
+            for source in [s for r in (*shared, *parts, *kept) for s in sources_of(r)]:
+                self._hold(self.plain(source))
+        for recipe in shared:
+            self.build(recipe)
+            self.emit("STORE_FAST", f"{self.prefix}shared{self.shared}")
+            self.shared += 1
+        for effect in effects:
+            EFFECTS[effect.kind](self, effect)
+
+    def _hold(self, source: Source) -> None:
+        """Read ``source`` into a local now, unless it is one."""
+        fixed = source.base is None and (source.kind == "constant" or (source.kind == "local" and root_name(source) not in self.frame.code.co_freevars))
+        if (key := _key(source)) not in self.slots and not fixed:
+            self.reads[key] = 1
+            self._load(source)
+            self._keep(key)
+
+
+def _attribute(w: Writer, e: Effect) -> None:
+    w.call(object.__setattr__, [lambda: w.build(e.target), lambda: w.constant(e.key), lambda: w.value(e)])
+    w.emit("POP_TOP")
+
+
+def _delete_attribute(w: Writer, e: Effect) -> None:
+    w.call(object.__delattr__, [lambda: w.build(e.target), lambda: w.constant(e.key)])
+    w.emit("POP_TOP")
+
+
+def _item(w: Writer, e: Effect) -> None:
+    w.value(e)
+    w.build(e.target)
+    w.build(e.key)
+    w.emit("STORE_SUBSCR")
+
+
+def _delete_item(w: Writer, e: Effect) -> None:
+    w.build(e.target)
+    w.build(e.key)
+    w.emit("DELETE_SUBSCR")
+
+
+def _contents(w: Writer, e: Effect) -> None:
+    w.call(refill, [lambda: w.build(e.target), lambda: w.value(e)])
+    w.emit("POP_TOP")
+
+
+def refill(target: Any, value: Any) -> None:
+    """Make the contents of a container those of ``value``, by its built-in type's own methods."""
+    if isinstance(target, list):
+        list.__setitem__(target, slice(None), value)
+    elif isinstance(target, deque):
+        deque.clear(target)
+        deque.extend(target, value)
+    else:
+        kind: Any = OrderedDict if isinstance(target, OrderedDict) else dict
+        kind.clear(target)
+        kind.update(target, value)
+
+
+def _global(w: Writer, e: Effect) -> None:
+    w.value(e)
+    w.emit("STORE_GLOBAL", e.key)
+
+
+def _cell(w: Writer, e: Effect) -> None:
+    w.value(e)
+    w.build(e.target)
+    w.emit("STORE_ATTR", "cell_contents")
+
+
+def _delete_cell(w: Writer, e: Effect) -> None:
+    w.build(e.target)
+    w.emit("DELETE_ATTR", "cell_contents")
+
+
+def _call(w: Writer, e: Effect) -> None:
+    assert e.value is not None and e.target.kind == "constant"
+    w.call(e.target.value, [lambda p=p: w.build(p) for p in e.value.parts])
+    w.emit("POP_TOP")
+
+
+EFFECTS: dict[str, Callable[[Writer, Effect], None]] = {
+    "attribute": _attribute,
+    "delete_attribute": _delete_attribute,
+    "item": _item,
+    "delete_item": _delete_item,
+    "contents": _contents,
+    "global": _global,
+    "delete_global": lambda w, e: w.emit("DELETE_GLOBAL", e.key),
+    "cell": _cell,
+    "delete_cell": _delete_cell,
+    "call": _call,
+}
 
 
 def _key(source: Source) -> Any:
@@ -182,5 +292,5 @@ def results_of(specialization: Specialization) -> list[Recipe]:
 
 def recipes_of(specialization: Specialization) -> list[Recipe]:
     """Every recipe that the replacement code builds."""
-    effects = [r for e in specialization.effects for r in (e.target, e.value) if r is not None]
+    effects = [r for e in specialization.effects for r in (e.target, e.key, e.value) if isinstance(r, Recipe)]
     return [*specialization.before, *specialization.shared, *effects, *results_of(specialization)]

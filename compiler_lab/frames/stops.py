@@ -8,7 +8,6 @@ PyTorch's counterpart: ``torch/_dynamo/symbolic_convert.py`` (``create_call_resu
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,14 +15,14 @@ import torch
 from .ir import Break, Recipe, Source, Stop
 from .reasons import CaptureUnsupported
 from .resume import before_call, live
-from .values.base import NULL, BoundBuiltin, Constant, Lazy, Opaque, Slot, force
+from .values.base import NULL, BoundBuiltin, Constant, Lazy, Opaque, force
 from .values.builtins import BuiltinValue
 from .values.contexts import AutocastMode, GradMode, InferenceMode, TorchMode
-from .values.functions import CellValue
-from .values.iterators import IteratorValue, Origin
+from .values.functions import Cell
 
 if TYPE_CHECKING:
     from .interpreter import Frame
+    from .recipes import Part
     from .result import Results
 
 
@@ -43,12 +42,14 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
         raise CaptureUnsupported("exception", "an exception is being handled", frame.call_stack(), frame.instruction())
     if frame.t.modes() != frame.t.before and not modes_of(frame):
         raise CaptureUnsupported("context-manager", "a mode of torch's is on", frame.call_stack(), frame.instruction())
-    recipe = functools.partial(_recipe, results, frame, _passed_on(frame))
-    stack = tuple(None if v is NULL else recipe(v) for v in frame.stack)
-    names = live(frame.code)[frame.at]
-    locals = tuple((n, recipe(frame.locals[n])) for n in frame.code.co_varnames if n in names and frame.locals.get(n) is not None)
-    cells = tuple((n, results.recipe(CellValue(frame.cells[n]))) for n in frame.code.co_cellvars)
-    return Stop(frame.at, stack, locals, cells, found)
+    names, passed_on = live(frame.code)[frame.at], _passed_on(frame)
+    locals = [n for n in frame.code.co_varnames if n in names and frame.locals.get(n) is not None]
+    slots = [*(v for v in frame.stack if v is not NULL), *(frame.locals[n] for n in locals), *(frame.cells[n] for n in frame.code.co_cellvars)]
+    known = [_known(frame, passed_on, s) for s in slots]
+    made = iter(results.close([s for s, k in zip(slots, known, strict=True) if k is None]))
+    recipes = iter([next(made) if k is None else k for k in known])
+    stack = tuple(None if v is NULL else next(recipes) for v in frame.stack)
+    return Stop(frame.at, stack, tuple((n, next(recipes)) for n in locals), tuple((n, next(recipes)) for n in frame.code.co_cellvars), found)
 
 
 def _passed_on(frame: Frame) -> dict[int, Lazy]:
@@ -61,30 +62,16 @@ def _passed_on(frame: Frame) -> dict[int, Lazy]:
     return found
 
 
-def _recipe(results: Results, frame: Frame, passed_on: dict[int, Lazy], slot: Slot) -> Recipe:
-    if isinstance(slot, Lazy):
-        if slot.value is None and slot.source is not None:
-            return Recipe("source", slot.source)  # nobody has looked at it: it is passed on without a guard
-        slot = force(slot)
-    if (lazy := passed_on.get(id(slot))) is not None and lazy.source is not None:
+def _known(frame: Frame, passed_on: dict[int, Lazy], slot: Part) -> Recipe | None:
+    """The recipe where it is not that of the value."""
+    if isinstance(slot, Cell):
+        return None
+    value = force(slot) if not isinstance(slot, Lazy) or slot.value is not None else slot
+    if (lazy := passed_on.get(id(value))) is not None and lazy.source is not None:
         return Recipe("source", lazy.source)
-    if isinstance(slot, BoundBuiltin) and isinstance(slot.owner, TorchMode) and slot.name == "__exit__":
-        return _entered(slot.owner)
-    if isinstance(slot, IteratorValue) and slot.origin is not None:
-        return _iterator(results, frame, slot, slot.origin)
-    if isinstance(slot, BuiltinValue) and slot.source is None:
-        return _builtin(frame, slot)
-    return results.recipe(slot)
-
-
-def _iterator(results: Results, frame: Frame, value: IteratorValue, origin: Origin) -> Recipe:
-    if id(value) in results.seen:
-        raise results.refuse(f"{value.describe()} that is held twice")
-    results.seen.add(id(value))
-    parts = [_recipe(results, frame, {}, v) for v in origin.values]
-    if origin.steps is not None:
-        parts.append(Recipe("constant", origin.first + origin.steps.taken))
-    return Recipe("call", origin.function, tuple(parts))
+    if isinstance(value, BoundBuiltin) and isinstance(value.owner, TorchMode) and value.name == "__exit__":
+        return _entered(value.owner)
+    return _builtin(frame, value) if isinstance(value, BuiltinValue) and value.source is None else None
 
 
 def modes_of(frame: Frame) -> list[TorchMode]:

@@ -30,6 +30,7 @@ from .values.builtins import BUILTINS, Handler
 from .values.contexts import set_grad_mode, switch
 from .values.exceptions import initialize
 from .values.functions import PartialValue
+from .values.modules import delete_attribute, set_attribute
 from .values.objects import ExceptionValue, ObjectValue
 from .values.symbolic import CHECK_IS_SIZE, check, check_is_size, convert
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
@@ -216,6 +217,8 @@ FUNCTIONS: dict[Any, Handler] = {
     torch._jit_internal.is_scripting: _constant(False),
     torch.cuda.is_available: _fold(torch.cuda.is_available),
     torch.functional.broadcast_shapes: _fold(torch.functional.broadcast_shapes),
+    torch.nn.Module.__setattr__: set_attribute,
+    torch.nn.Module.__delattr__: delete_attribute,
     typing.cast: _second,
     torch._check: check,
     CHECK_IS_SIZE: check_is_size,

@@ -29,7 +29,7 @@ from .reasons import CaptureUnsupported
 from .shapes import Shapes
 from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Value
 from .values.containers import SequenceValue
-from .values.functions import Scope
+from .values.functions import Cell, Scope
 from .values.lift import lift, raised_from
 from .values.objects import ExceptionValue
 from .values.symbolic import SYMBOLIC, SymbolicValue, symbolic
@@ -73,6 +73,10 @@ class Tracer:
         self.frozen: set[int] = set()  # memory that the program has reached through ``.data``
         self.by_real: dict[int, TensorValue] = {}
         self.by_fake: dict[int, TensorValue] = {}
+        self.known: dict[int, Value] = {}  # existing objects that can be changed, by id: one value however often they are reached
+        self.changed: dict[int, tuple[Value | Cell | Scope, Stack]] = {}  # by id of the value, in order of the first change
+        self.cells: dict[int, Cell] = {}  # existing ones, by id
+        self.classes: dict[type, dict[str, Value]] = {}  # class attributes that the frame has set
         self.scopes: dict[int, Scope] = {}
         self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # where the program is; see values/contexts.py
         self.generators: list[GeneratorRun] = []  # all of them; one that is left suspended may have more to do
@@ -96,6 +100,14 @@ class Tracer:
     def top_scope(self, names: dict[str, Any], builtins: dict[str, Any]) -> Scope:
         self.scopes[id(names)] = Scope(self, names, None, builtins)
         return self.scopes[id(names)]
+
+    def module_scope(self, module: types.ModuleType) -> Scope:
+        """The attributes of a module, which are the globals of its functions."""
+        if id(module.__dict__) not in self.scopes:
+            builtins: Any = module.__dict__.get("__builtins__", {})
+            names = builtins if isinstance(builtins, dict) else vars(builtins)
+            self.scopes[id(module.__dict__)] = Scope(self, module.__dict__, Source("constant", module), names)
+        return self.scopes[id(module.__dict__)]
 
     def exception(self, cls: type[BaseException], *args: Any) -> ExceptionValue:
         """An exception that an operation of the program raises; it is left at the line that asks for it."""
@@ -135,7 +147,7 @@ class Tracer:
         """Assume a fact about what existed before the frame; a value made inside (no source) needs none."""
         if source is None and kind != "global_state":
             return
-        key = (kind, source, expected if kind in ("no_attr", "no_key", "absent", "aliased") else None)
+        key = (kind, source, expected if kind in ("no_attr", "no_key", "has_key", "absent", "aliased", "not_aliased") else None)
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, expected, self.stack(), why)
 
@@ -145,7 +157,25 @@ class Tracer:
             del self.guards[key]
 
     def wrap(self, real: Any, source: Source | None) -> Value:
-        return wrap(self, real, source)
+        known = self.known.get(id(real))
+        if known is None:
+            value = wrap(self, real, source)
+            if value.CHANGES:
+                self.known[id(real)] = value
+            return value
+        if source is not None and source != known.source:
+            if known.source is None:
+                wrap(self, real, source)  # for its guards
+            else:
+                self.guard("aliased", source, known.source, why="the same object was reached before")
+        return known
+
+    def change(self, value: Value | Cell | Scope) -> None:
+        """Something that existed before the frame is changed: the effect is made after the graph has run."""
+        if self.subgraphs:
+            self.subgraphs[-1].changing(value)
+        if id(value) not in self.changed:
+            self.changed[id(value)] = (value, self.stack())
 
     def lift(self, value: Any) -> Value:
         return lift(self, value)
@@ -284,6 +314,8 @@ class Tracer:
         ``changes``: inputs that the operation changes without saying so in its schema.
         """
         kwargs = kwargs or {}
+        if self.changed and may_raise(_name(target), args):
+            raise self.refuse("side-effect", f"{_name(target)} may raise when the graph runs, and the changes of objects before it would be lost")
         if any(f.info.handlers and f.catches() for f in self.frames) and may_raise(_name(target), args):
             raise self.refuse("exception", f"{_name(target)} may raise when the graph runs, and the program would handle that")
         leaf = self._fake_or_float if _name(target) in FLOAT_OPERANDS else self._fake
@@ -419,7 +451,7 @@ class Tracer:
 
     def _as_argument(self, value: Value) -> Any:
         real = getattr(value, "real", None)
-        if real in (int, float, bool, complex):
+        if isinstance(real, type) and real in (int, float, bool, complex):
             return real
         raise self.refuse("op-argument", value.describe())
 

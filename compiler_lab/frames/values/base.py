@@ -1,7 +1,8 @@
 """What every symbolic value is: a Python object that the interpreter can work with without having it.
 
-A ``Value`` with a ``source`` existed before the frame: reading it installs guards, changing it is refused. A value without one was
-made inside the frame. The default of every operation is to refuse; a kind of value overrides what it models.
+A ``Value`` with a ``source`` existed before the frame: reading it installs guards, changing it is noted and made after the graph has run
+(``effects.py``). A value without one was made inside the frame. The default of every operation is to refuse; a kind of value overrides
+what it models.
 PyTorch's counterpart: ``torch/_dynamo/variables/base.py``.
 """
 
@@ -34,6 +35,7 @@ class Raised(Exception):
 
     def __init__(self, exception: Value) -> None:
         self.exception = exception
+        exception.raised = True
         super().__init__(exception.describe())
 
 
@@ -41,6 +43,8 @@ class Value:
     """Base of all kinds. ``METHODS`` are the rows of methods that the kind models, by name."""
 
     source: Source | None = None
+    raised = False  # of an exception: it has been under way, so it has a traceback
+    CHANGES = False  # whether one that existed before the frame may be changed: it has a row in ``effects.py``, and is one value by identity
     METHODS: Mapping[str, Method] = {}
 
     def python_type(self) -> type[Any]:
@@ -118,11 +122,13 @@ class Value:
         return True
 
     def changing(self, t: Tracer) -> None:
-        """Called before a mutation: what existed before the frame must not change."""
+        """Called before a mutation: that of something that existed before the frame is made again after the graph has run."""
         if t.subgraphs:
             t.subgraphs[-1].changing(self)
         if self.source is not None:
-            raise t.refuse("side-effect", f"{self.source.text()}, {self.describe()}")
+            if not self.CHANGES:
+                raise t.refuse("side-effect", f"{self.source.text()}, {self.describe()}")
+            t.change(self)
 
 
 class Null(Value):

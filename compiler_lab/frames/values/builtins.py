@@ -290,6 +290,13 @@ def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
+def _object_delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], ObjectValue):
+        raise t.refuse("attribute", "object.__delattr__")
+    args[0].default_delete(t, t.constant(args[1]))
+    return NONE
+
+
 def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], ObjectValue):
         raise t.refuse("attribute", "object.__getattribute__")
@@ -386,6 +393,7 @@ BUILTINS: dict[Any, Handler] = {
     operator.setitem: lambda t, args, kwargs: args[0].set_item(t, args[1], args[2]) or NONE,
     operator.contains: lambda t, args, kwargs: Constant(args[0].contains(t, args[1])),
     object.__setattr__: _object_setattr,
+    object.__delattr__: _object_delattr,
     object.__getattribute__: _object_getattribute,
     object.__init__: _object_init,
     object.__eq__: _object_eq,

@@ -10,7 +10,7 @@ import functools
 import itertools
 import random
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +18,7 @@ import torch
 from . import iterators, stdlib, strings
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .builtins import TYPE_OF, Handler
-from .containers import DictValue, SequenceValue, SetValue, SliceValue, entries_of
+from .containers import DequeValue, DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
 from .functions import PartialValue
 from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
@@ -109,6 +109,18 @@ def _dict(cls: type[Any]) -> Handler:
     return row
 
 
+def _default_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    made = DictValue({}, defaultdict, None, args[0] if args else NONE)
+    made.METHODS["update"](t, made, args[1:], kwargs)
+    return made
+
+
+def _deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    bound = kwargs.get("maxlen") or (args[1] if len(args) > 1 else NONE)
+    iterable = args[0] if args else kwargs.get("iterable")
+    return DequeValue(list(iterable.iterate(t)) if iterable is not None else [], t.constant(bound))
+
+
 def _set(cls: type[Any]) -> Handler:
     return lambda t, args, kwargs: SetValue(entries_of(t, args[0]) if args else {}, cls)
 
@@ -173,6 +185,8 @@ CONSTRUCTORS: dict[type[Any], Handler] = {
     torch.Size: _size,
     dict: _dict(dict),
     OrderedDict: _dict(OrderedDict),
+    defaultdict: _default_dict,
+    deque: _deque,
     set: _set(set),
     frozenset: _set(frozenset),
     slice: _slice,

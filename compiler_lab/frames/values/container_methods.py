@@ -1,18 +1,20 @@
 """Methods of lists, tuples, dicts and sets: one row each.
 
-In: the container, arguments. Out: what Python's method gives, on values. Always holds: a container from outside is not changed.
+In: the container, arguments. Out: what Python's method gives, on values. Always holds: every change of a container goes through
+``changing``, so that one from outside is noted.
 PyTorch's counterpart: ``torch/_dynamo/variables/{lists,dicts}.py`` (``call_method``).
 """
 
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .base import NONE, Args, Constant, Kwargs, Method, Raised, Value, force
-from .containers import DictValue, DictView, SequenceValue, SetValue, entries_of, key_of, pairs_of, same_or_equal
+from .containers import DequeValue, DictValue, DictView, ExistingDict, SequenceValue, SetValue, entries_of, key_of, pairs_of, same_or_equal
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -22,19 +24,19 @@ if TYPE_CHECKING:
 
 
 def _append(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
-    s.changing(t)
-    s.items.append(args[0])
+    s.grow(t, [args[0]])
     return NONE
 
 
 def _extend(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
-    s.changing(t)
-    s.items.extend(list(args[0].iterate(t)))
+    s.grow(t, list(args[0].iterate(t)))
     return NONE
 
 
 def _insert(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
     s.changing(t)
+    if isinstance(s, DequeValue) and len(s.items) == s.maxlen:
+        raise Raised(t.exception(IndexError, "deque already at its maximum size"))
     s.items.insert(t.constant(args[0]), args[1])
     return NONE
 
@@ -83,6 +85,45 @@ def _position(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
     raise Raised(t.exception(ValueError, "tuple.index(x): x not in tuple" if s.cls is tuple else f"{args[0].describe()} is not in {s.cls.__name__}"))
 
 
+def _append_left(t: Tracer, s: DequeValue, args: Args, kwargs: Kwargs) -> Value:
+    s.changing(t)
+    s.items.insert(0, args[0])
+    if s.maxlen is not None and len(s.items) > s.maxlen:
+        s.items.pop()
+    return NONE
+
+
+def _extend_left(t: Tracer, s: DequeValue, args: Args, kwargs: Kwargs) -> Value:
+    for value in list(args[0].iterate(t)):
+        _append_left(t, s, [value], {})
+    return NONE
+
+
+def _pop_left(t: Tracer, s: DequeValue, args: Args, kwargs: Kwargs) -> Value:
+    if not s.items:
+        raise Raised(t.exception(IndexError, "pop from an empty deque"))
+    s.changing(t)
+    return force(s.items.pop(0))
+
+
+def _pop_right(t: Tracer, s: DequeValue, args: Args, kwargs: Kwargs) -> Value:
+    if not s.items:
+        raise Raised(t.exception(IndexError, "pop from an empty deque"))
+    return _pop(t, s, [], {})
+
+
+def _rotate(t: Tracer, s: DequeValue, args: Args, kwargs: Kwargs) -> Value:
+    s.changing(t)
+    if s.items:
+        by = t.constant(args[0] if args else Constant(1)) % len(s.items)
+        s.items[:] = [*s.items[len(s.items) - by :], *s.items[: len(s.items) - by]]
+    return NONE
+
+
+def _copy_deque(t: Tracer, s: DequeValue, args: Args, kwargs: Kwargs) -> Value:
+    return DequeValue(list(s.items), s.maxlen)
+
+
 def _count(t: Tracer, s: SequenceValue, args: Args, kwargs: Kwargs) -> Value:
     return Constant(sum(same_or_equal(t, v, args[0]) for v in s.values()))
 
@@ -107,6 +148,16 @@ def _item(t: Tracer, s: Any, args: Args, kwargs: Kwargs) -> Value:
     return s.item(t, args[0])
 
 
+def _set_item(t: Tracer, s: Any, args: Args, kwargs: Kwargs) -> Value:
+    s.set_item(t, args[0], args[1])
+    return NONE
+
+
+def _delete_item(t: Tracer, s: Any, args: Args, kwargs: Kwargs) -> Value:
+    s.delete_item(t, args[0])
+    return NONE
+
+
 def _has(t: Tracer, s: Any, args: Args, kwargs: Kwargs) -> Value:
     return Constant(s.contains(t, args[0]))
 
@@ -119,10 +170,7 @@ def _view(kind: str) -> Method:
 
 
 def _dict_get(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
-    found = d.find(t, args[0])
-    if found is None:
-        d.look()
-    return found or (args[1] if len(args) > 1 else NONE)
+    return d.find(t, args[0]) or (args[1] if len(args) > 1 else NONE)
 
 
 def _dict_pop(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
@@ -154,21 +202,38 @@ def _update(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
 
 def _copy_dict(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
     d.look()
-    return DictValue(dict(d.entries), d.cls)
+    return DictValue(dict(d.entries), d.cls, None, d.factory)
 
 
 def _clear_dict(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
-    d.changing(t)
-    d.entries.clear()
+    d.clear(t)
     return NONE
+
+
+def _pop_item(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
+    d.look()
+    if not d.entries:
+        raise Raised(t.exception(KeyError, f"{'dictionary' if d.cls is OrderedDict else 'popitem(): dictionary'} is empty"))
+    last = t.constant(kwargs.get("last") or (args[0] if args else Constant(True)))
+    key, value = d.pairs()[-1 if last else 0]
+    d.delete_item(t, key)
+    return SequenceValue([key, value], tuple)
 
 
 def _move_to_end(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
     d.changing(t)
-    at = key_of(t, args[0])
-    if kwargs or len(args) > 1 or at not in d.entries:
-        raise t.refuse("unknown-value", "this use of move_to_end")
-    d.entries[at] = d.entries.pop(at)
+    d.look()
+    at, last = key_of(t, args[0]), t.constant(kwargs.get("last") or (args[1] if len(args) > 1 else Constant(True)))
+    if at not in d.entries:
+        raise Raised(t.exception(KeyError, t.maybe_constant(args[0])))
+    moved = d.entries.pop(at)
+    rest = {} if last else dict(d.entries)
+    if not last:
+        d.entries.clear()
+    d.entries[at] = moved
+    d.entries.update(rest)
+    if isinstance(d, ExistingDict):
+        d.moved = True
     return NONE
 
 
@@ -176,22 +241,26 @@ def _move_to_end(t: Tracer, d: DictValue, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _add(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
-    s.changing(t)
-    s.entries.setdefault(key_of(t, args[0]), args[0])
+    s.put(t, args[0])
     return NONE
 
 
 def _discard(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
-    s.changing(t)
-    s.entries.pop(key_of(t, args[0]), None)
+    s.drop(t, args[0])
+    return NONE
+
+
+def _set_remove(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
+    if not s.contains(t, args[0]):
+        raise Raised(t.exception(KeyError, t.maybe_constant(args[0])))
+    s.drop(t, args[0])
     return NONE
 
 
 def _set_update(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
-    s.changing(t)
     for other in args:
-        for key, v in entries_of(t, other).items():
-            s.entries.setdefault(key, v)
+        for v in entries_of(t, other).values():
+            s.put(t, v)
     return NONE
 
 
@@ -228,14 +297,27 @@ TUPLE: dict[str, Method] = {"index": _position, "count": _count, "numel": _numel
 LIST: dict[str, Method] = {
     **{k: v for k, v in TUPLE.items() if k != "numel"},
     **{"append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "remove": _remove, "clear": _clear},
-    **{"reverse": _reverse, "sort": _sort, "copy": _copy_list},
+    **{"reverse": _reverse, "sort": _sort, "copy": _copy_list, "__setitem__": _set_item, "__delitem__": _delete_item},
 }
 DICT: dict[str, Method] = {
     **{"keys": _view("keys"), "values": _view("values"), "items": _view("items"), "get": _dict_get, "pop": _dict_pop, "setdefault": _setdefault},
-    **{"update": _update, "copy": _copy_dict, "clear": _clear_dict, "move_to_end": _move_to_end},
-    **{"__len__": _length, "__getitem__": _item, "__contains__": _has},
+    **{"update": _update, "copy": _copy_dict, "clear": _clear_dict, "popitem": _pop_item},
+    **{"__len__": _length, "__getitem__": _item, "__contains__": _has, "__setitem__": _set_item, "__delitem__": _delete_item},
+}
+ORDERED: dict[str, Method] = {**DICT, "move_to_end": _move_to_end}
+DEQUE: dict[str, Method] = {
+    **{k: v for k, v in LIST.items() if k not in ("sort",)},
+    **{"appendleft": _append_left, "extendleft": _extend_left, "popleft": _pop_left, "pop": _pop_right, "rotate": _rotate, "copy": _copy_deque},
 }
 SET: dict[str, Method] = {
-    **{"add": _add, "discard": _discard, "update": _set_update, "union": _union, "intersection": _intersection, "difference": _difference},
+    **{
+        "add": _add,
+        "discard": _discard,
+        "remove": _set_remove,
+        "update": _set_update,
+        "union": _union,
+        "intersection": _intersection,
+        "difference": _difference,
+    },
     **{"issubset": _issubset, "issuperset": _issuperset, "copy": _copy_set, "__len__": _length, "__contains__": _has},
 }

@@ -1,20 +1,21 @@
 """Lists, tuples, named tuples, sizes, dicts, sets and slices, made inside the frame or read from outside.
 
 In: parts that are values, or ``Lazy`` ones nobody looked at yet. Out: the same operations as Python's, on values.
-Always holds: a container with a source is never changed; its length or keys are guarded when they are looked at.
+Always holds: the length, keys or elements of an existing container are guarded, as they were when the frame began, once they are looked at;
+what only adds to it guards nothing. An existing container remembers its ``start``; ``effects.py`` compares.
 PyTorch's counterpart: ``torch/_dynamo/variables/{lists,dicts}.py``.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..ir import Source
-from .base import Leaf, NotConstant, PureMethod, Raised, Slot, Value, force
+from .base import NONE, Leaf, NotConstant, PureMethod, Raised, Slot, Value, force
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -40,9 +41,19 @@ class SequenceValue(Value):
     """A list or a tuple; ``cls`` is list, tuple, torch.Size, a named tuple or one of torch's result types."""
 
     def __init__(self, items: list[Any], cls: type[Any] = list, source: Source | None = None) -> None:
-        self.items: list[Slot] = items
+        self.slots: list[Slot] = items
         self.cls, self.source = cls, source
         self.METHODS = methods.LIST if issubclass(cls, list) else methods.TUPLE
+
+    @property
+    def items(self) -> list[Slot]:
+        """The parts, for reading and for changes that depend on what is there."""
+        return self.slots
+
+    def grow(self, t: Tracer, added: list[Value]) -> None:
+        """Put values at the end, whatever is there."""
+        self.changing(t)
+        self.slots.extend(added)
 
     def python_type(self) -> type[Any]:
         return self.cls
@@ -105,7 +116,7 @@ class SequenceValue(Value):
 
     def _list(self, t: Tracer) -> None:
         self.changing(t)
-        if not issubclass(self.cls, list):
+        if not issubclass(self.cls, (list, deque)):
             raise Raised(t.exception(TypeError, f"'{self.cls.__name__}' object does not support item assignment"))
 
     def contains(self, t: Tracer, value: Value) -> bool:
@@ -119,6 +130,58 @@ class SequenceValue(Value):
 
     def truth(self, t: Tracer) -> bool:
         return bool(self.items)
+
+
+class ExistingList(SequenceValue):
+    """A list from outside: its length is guarded once the program looks at it."""
+
+    CHANGES = True
+
+    def __init__(self, t: Tracer, real: Any, items: list[Any], source: Source | None) -> None:
+        super().__init__(items, type(real), source)
+        self.t, self.real, self.start = t, real, tuple(items)
+
+    @property
+    def items(self) -> list[Slot]:
+        self.t.guard("length", self.source, len(self.start), why="its length was used")
+        return self.slots
+
+
+class DequeValue(SequenceValue):
+    """A ``collections.deque``; ``maxlen`` is None where it has no bound. ``real`` and ``start`` are set for one from outside."""
+
+    CHANGES = True
+
+    def __init__(self, items: list[Any], maxlen: int | None, real: Any = None, source: Source | None = None) -> None:
+        super().__init__(items, deque, source)
+        self.maxlen, self.real, self.start = maxlen, real, tuple(items)
+        self.METHODS = methods.DEQUE
+        self.bound()
+
+    def bound(self) -> None:
+        """Drop what is too much on the left."""
+        if self.maxlen is not None and len(self.slots) > self.maxlen:
+            del self.slots[: len(self.slots) - self.maxlen]
+
+    def grow(self, t: Tracer, added: list[Value]) -> None:
+        super().grow(t, added)
+        self.bound()
+
+    def plain(self, leaf: Leaf) -> Any:
+        return leaf(self)
+
+    def get(self, t: Tracer, name: str) -> Value:
+        return t.lift(self.maxlen) if name == "maxlen" else super().get(t, name)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        if isinstance(t.constant(key), slice):
+            raise Raised(t.exception(TypeError, "sequence index must be integer, not 'slice'"))
+        return super().item(t, key)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        if isinstance(t.constant(key), slice):
+            raise Raised(t.exception(TypeError, "sequence index must be integer, not 'slice'"))
+        super().set_item(t, key, value)
 
 
 def _live(items: list[Slot]) -> Iterator[Value]:
@@ -160,12 +223,12 @@ def key_of(t: Tracer, value: Value) -> Hashable:
 
 
 class DictValue(Value):
-    """A dict; ``entries`` maps ``key_of(key)`` to (key, value). ``cls`` is dict or OrderedDict."""
+    """A dict; ``entries`` maps ``key_of(key)`` to (key, value). ``cls`` is dict, OrderedDict or defaultdict (with its ``factory``)."""
 
-    def __init__(self, entries: dict[Any, tuple[Value, Any]], cls: type[Any] = dict, source: Source | None = None) -> None:
+    def __init__(self, entries: dict[Any, tuple[Value, Any]], cls: type[Any] = dict, source: Source | None = None, factory: Value = NONE) -> None:
         self.entries: dict[Any, tuple[Value, Slot]] = entries
-        self.cls, self.source = cls, source
-        self.METHODS = methods.DICT
+        self.cls, self.source, self.factory = cls, source, factory
+        self.METHODS = methods.ORDERED if cls is OrderedDict else methods.DICT
 
     def python_type(self) -> type[Any]:
         return self.cls
@@ -177,18 +240,25 @@ class DictValue(Value):
         return self.cls((k.plain(leaf), force(v).plain(leaf)) for k, v in self.entries.values())
 
     def look(self) -> None:
-        """The keys matter from here on (a lazily wrapped dict installs its guard by itself)."""
+        """The keys matter from here on (a dict from outside installs its guard by itself)."""
+
+    def asked(self, at: Hashable) -> None:
+        """Whether there is this one key matters from here on."""
 
     def item(self, t: Tracer, key: Value) -> Value:
         found = self.find(t, key)
+        if found is None and self.cls is defaultdict and self.factory is not NONE:
+            self.set_item(t, key, found := self.factory.call(t, [], {}))
         if found is None:
-            self.look()
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
         return found
 
     def find(self, t: Tracer, key: Value) -> Value | None:
-        entry = self.entries.get(key_of(t, key))
-        return None if entry is None else force(entry[1])
+        at = key_of(t, key)
+        if at not in self.entries:
+            self.asked(at)
+            return None
+        return force(self.entries[at][1])
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         self.changing(t)
@@ -197,16 +267,34 @@ class DictValue(Value):
 
     def delete_item(self, t: Tracer, key: Value) -> None:
         self.changing(t)
-        if self.entries.pop(key_of(t, key), None) is None:
+        at = key_of(t, key)
+        self.asked(at)
+        if self.entries.pop(at, None) is None:
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
 
-    def contains(self, t: Tracer, value: Value) -> bool:
+    def clear(self, t: Tracer) -> None:
+        self.changing(t)
         self.look()
-        return key_of(t, value) in self.entries
+        self.entries.clear()
+
+    def contains(self, t: Tracer, value: Value) -> bool:
+        at = key_of(t, value)
+        self.asked(at)
+        return at in self.entries
 
     def iterate(self, t: Tracer) -> Iterator[Value]:
+        return (k for k, _ in self.steps(t))
+
+    def steps(self, t: Tracer) -> Iterator[tuple[Value, Slot]]:
+        """The entries, while nobody adds or deletes some."""
         self.look()
-        return iter([k for k, _ in self.entries.values()])
+        count, found = len(self.entries), list(self.entries.values())
+        for entry in found:
+            if len(self.entries) != count:
+                raise Raised(t.exception(RuntimeError, f"{'OrderedDict mutated' if self.cls is OrderedDict else 'dictionary changed size'} during iteration"))
+            yield entry
+        if len(self.entries) != count:
+            raise Raised(t.exception(RuntimeError, f"{'OrderedDict mutated' if self.cls is OrderedDict else 'dictionary changed size'} during iteration"))
 
     def pairs(self) -> list[tuple[Value, Value]]:
         self.look()
@@ -221,14 +309,39 @@ class DictValue(Value):
 
 
 class ExistingDict(DictValue):
-    """A dict from outside: its keys are guarded once the program looks at all of them."""
+    """A dict from outside: its keys are guarded once the program looks at all of them.
 
-    def __init__(self, t: Tracer, entries: dict[Any, tuple[Value, Any]], cls: type[Any], source: Source | None) -> None:
-        super().__init__(entries, cls, source)
-        self.t = t
+    ``removed`` are keys of the start that were deleted at some time; ``moved``: the order is not what deleting and setting keys gives."""
+
+    CHANGES = True
+
+    def __init__(self, t: Tracer, real: Any, entries: dict[Any, tuple[Value, Any]], source: Source | None) -> None:
+        super().__init__(entries, type(real), source)
+        self.t, self.real, self.start = t, real, dict(entries)
+        self.removed: dict[Hashable, Value] = {}
+        self.moved = False
 
     def look(self) -> None:
-        self.t.guard("dict_keys", self.source, tuple(self.entries), why="the program looked at the keys")
+        self.t.guard("dict_keys", self.source, tuple(self.start), why="the program looked at the keys")
+
+    def asked(self, at: Hashable) -> None:
+        if at in self.entries and (at not in self.start or self.entries[at] is not self.start[at]):
+            return  # the frame itself has set it
+        if at in self.removed:
+            return
+        if type(at) in (str, int):
+            self.t.guard("has_key" if at in self.start else "no_key", self.source, at, why="the program asked for this key")
+        else:
+            self.look()
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        super().delete_item(t, key)
+        if (at := key_of(t, key)) in self.start:
+            self.removed[at] = self.start[at][0]
+
+    def clear(self, t: Tracer) -> None:
+        super().clear(t)
+        self.removed.update({at: key for at, (key, _) in self.start.items()})
 
 
 class DictView(Value):
@@ -243,9 +356,8 @@ class DictView(Value):
     def iterate(self, t: Tracer) -> Iterator[Value]:
         if self.kind == "keys":
             return self.owner.iterate(t)
-        self.owner.look()
-        slots = list(self.owner.entries.values())
-        return (force(v) for _, v in slots) if self.kind == "values" else (SequenceValue([k, force(v)], tuple) for k, v in slots)
+        steps = self.owner.steps(t)
+        return (force(v) for _, v in steps) if self.kind == "values" else (SequenceValue([k, force(v)], tuple) for k, v in steps)
 
     def length(self, t: Tracer) -> int:
         return self.owner.length(t)
@@ -276,13 +388,55 @@ class SetValue(Value):
     def iterate(self, t: Tracer) -> Iterator[Value]:
         if len(self.entries) > 1:
             raise t.refuse("unknown-value", "iteration over a set, whose order is not fixed; sort it")
-        return iter(self.entries.values())
+        return iter(list(self.entries.values()))
 
     def length(self, t: Tracer) -> int:
         return len(self.entries)
 
     def truth(self, t: Tracer) -> bool:
         return bool(self.entries)
+
+    def put(self, t: Tracer, value: Value) -> None:
+        self.changing(t)
+        self.entries.setdefault(key_of(t, value), value)
+
+    def drop(self, t: Tracer, value: Value) -> None:
+        self.changing(t)
+        self.entries.pop(key_of(t, value), None)
+
+
+class ExistingSet(SetValue):
+    """A set from outside: its elements are guarded once the program looks at them. ``steps``: (``set`` method, element) as they were made."""
+
+    CHANGES = True
+
+    def __init__(self, t: Tracer, real: set[Any], entries: dict[Any, Value], source: Source | None) -> None:
+        self.inside = entries
+        super().__init__(entries, type(real), source)
+        self.t, self.real, self.start = t, real, tuple(real)
+        self.steps: list[tuple[Any, Value]] = []
+
+    @property
+    def entries(self) -> dict[Any, Value]:
+        self.t.guard("elements", self.source, self.start, why="its elements were used")
+        return self.inside
+
+    @entries.setter
+    def entries(self, entries: dict[Any, Value]) -> None:
+        self.inside = entries
+
+    def changing(self, t: Tracer) -> None:
+        raise t.refuse("side-effect", f"{self.describe()} is changed by more than adding and removing single elements")
+
+    def put(self, t: Tracer, value: Value) -> None:
+        t.change(self)
+        self.inside.setdefault(key_of(t, value), value)
+        self.steps.append((set.add, value))
+
+    def drop(self, t: Tracer, value: Value) -> None:
+        t.change(self)
+        self.inside.pop(key_of(t, value), None)
+        self.steps.append((set.discard, value))
 
 
 def entries_of(t: Tracer, value: Value) -> dict[Any, Value]:

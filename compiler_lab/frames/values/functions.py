@@ -1,8 +1,8 @@
 """Python functions, bound methods, cells, partials and generators: everything that is called by running bytecode.
 
 In: a function that exists, or code with defaults and cells made in the frame. Out: arguments bound to names; calls are inlined.
-Always holds: cells and globals from outside are read only; a function reached from outside is guarded by identity, or by its code
-where it was passed in (two closures of one ``def`` are told apart by what their cells hold).
+Always holds: cells and globals from outside that are written are noted, read back, and written after the graph has run; a function reached
+from outside is guarded by identity, or by its code where it was passed in (two closures of one ``def`` are told apart by what their cells hold).
 PyTorch's counterpart: ``torch/_dynamo/variables/functions.py``.
 """
 
@@ -27,10 +27,33 @@ GENERATOR, COROUTINES = 0x20, 0x80 | 0x100 | 0x200
 
 
 class Cell:
-    """A closure cell: ``slot`` is None while it is empty. One from outside (``existing``) is read only."""
+    """A closure cell: ``slot`` is None while it is empty. One from outside has a ``name``, where it is a free variable of the captured frame,
+    or a ``source`` that gives the cell itself; ``real`` is that cell."""
 
-    def __init__(self, slot: Slot | None = None, existing: bool = False) -> None:
-        self.slot, self.existing = slot, existing
+    def __init__(self, slot: Slot | None = None) -> None:
+        self.slot = slot
+        self.name: str | None = None
+        self.source: Source | None = None
+        self.real: types.CellType | None = None
+
+    @staticmethod
+    def existing(t: Tracer, real: types.CellType, content: Source, name: str | None, source: Source | None) -> Cell:
+        """The cell ``real``, whose contents are at ``content``; the same cell is one ``Cell`` however often it is reached."""
+        if id(real) not in t.cells:
+            cell = t.cells[id(real)] = Cell(Lazy(t, real.cell_contents, content) if _filled(real) else None)
+            cell.real, cell.name, cell.source = real, name, source
+        return t.cells[id(real)]
+
+    def describe(self) -> str:
+        return "a closure cell"
+
+    def write(self, t: Tracer, value: Value | None) -> None:
+        """Give it contents, or take them away."""
+        if t.subgraphs:
+            t.subgraphs[-1].changing(self)
+        if self.real is not None:
+            t.change(self)
+        self.slot = value
 
 
 class CellValue(Value):
@@ -47,6 +70,28 @@ class Scope:
         self.t, self.names, self.base, self.builtins = t, names, base, builtins
         self.library = base is not None and is_library_module(str(names.get("__name__")))
         self.read: dict[str, Value] = {}
+        self.written: dict[str, Value] = {}
+        self.removed: dict[str, None] = {}
+
+    def store(self, name: str, value: Value) -> None:
+        """Set a global. A library's own are left to it."""
+        if self.library:
+            raise self.t.refuse("side-effect", f"the global {name} of a library is written")
+        self.t.change(self)
+        self.read[name] = self.written[name] = value
+
+    def delete(self, name: str, missing: type[Exception] = NameError) -> None:
+        if name not in self.written and (name in self.removed or name not in self.names):
+            raise Raised(self.t.exception(missing, f"name '{name}' is not defined"))
+        if name not in self.written:
+            self.load(name)  # that it is there is guarded with its value
+        if self.library:
+            raise self.t.refuse("side-effect", f"the global {name} of a library is deleted")
+        self.t.change(self)
+        self.read.pop(name, None)
+        self.written.pop(name, None)
+        if name in self.names:
+            self.removed[name] = None
 
     def load(self, name: str) -> Value:
         if name not in self.read:
@@ -54,7 +99,7 @@ class Scope:
         return self.read[name]
 
     def _load(self, name: str) -> Value:
-        if name in self.names:
+        if name in self.names and name not in self.removed:
             real = self.names[name]
             fixed = self.library and isinstance(real, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType))
             return self.t.wrap(real, None if fixed else self._source(name))
@@ -83,18 +128,21 @@ class Scope:
 class FunctionValue(Value):
     """A Python function. ``real`` is set when it existed before the frame."""
 
+    CHANGES = True
+
     def __init__(self, code: types.CodeType, scope: Scope, name: str, defaults: list[Slot], kwdefaults: dict[str, Slot], cells: list[Cell]) -> None:
         self.code, self.scope, self.name, self.defaults, self.kwdefaults, self.cells = code, scope, name, defaults, kwdefaults, cells
         self.real: types.FunctionType | None = None
         self.attributes: dict[str, Value] = {}
+        self.annotations: Value | None = None
 
     @staticmethod
     def existing(t: Tracer, real: types.FunctionType, source: Source | None) -> FunctionValue:
         at = source or Source("constant", real)
-        inside = [
-            Cell(Lazy(t, c.cell_contents, _chain(at, ("attr", "__closure__"), ("item", i), ("attr", "cell_contents"))) if _filled(c) else None, existing=True)
-            for i, c in enumerate(real.__closure__ or ())
-        ]
+        inside: list[Cell] = []
+        for i, c in enumerate(real.__closure__ or ()):
+            place = _chain(at, ("attr", "__closure__"), ("item", i))
+            inside.append(Cell.existing(t, c, Source("attr", "cell_contents", place), None, place))
         defaults: list[Slot] = [Lazy(t, v, _chain(at, ("attr", "__defaults__"), ("item", i))) for i, v in enumerate(real.__defaults__ or ())]
         kwdefaults: dict[str, Slot] = {k: Lazy(t, v, _chain(at, ("attr", "__kwdefaults__"), ("dict_item", k))) for k, v in (real.__kwdefaults__ or {}).items()}
         self = FunctionValue(real.__code__, t.scope(real, at), real.__name__, defaults, kwdefaults, inside)
@@ -140,10 +188,10 @@ class FunctionValue(Value):
         raise t.refuse("attribute", f"{name!r} of {self.describe()}")
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
-        if self.real is not None:
-            raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
-        if hasattr(types.FunctionType, name):
+        if hasattr(types.FunctionType, name) or (self.real is not None and is_library_module(str(self.real.__module__))):
             raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
+        if self.real is not None:
+            t.change(self)
         self.attributes[name] = value
 
     def extra(self, t: Tracer) -> dict[str, Value]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Raised, Value, force
+from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Opaque, Raised, Value, force
 from .containers import DictValue, DictView, ExistingDict, SequenceValue, SetValue
 from .functions import GeneratorRun
 from .objects import ExceptionValue, ObjectValue
@@ -134,6 +134,8 @@ def next_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             if len(args) > 1 and _is_stop(raised):
                 return args[1]
             raise
+    if isinstance(it, Opaque):
+        raise t.refuse("generator" if isinstance(it.real, types.GeneratorType) else "unknown-value", f"next() of {it.describe()}, which exists already")
     if not isinstance(it, IteratorValue):
         raise Raised(t.exception(TypeError, f"'{it.python_type().__name__}' object is not an iterator"))
     was = isinstance(it.run, GeneratorRun) and it.run.finished

@@ -1,7 +1,8 @@
 """``nn.Module`` instances: called by inlining ``forward``, their parameters and buffers become inputs of the graph.
 
 In: an existing module. Out: attribute reads through ``__dict__``, the class and the three tables. Always holds: the module's type is
-guarded, every attribute that was read is guarded where it is, hooks of the backward are absent and guarded to stay so; a module is never changed.
+guarded, every attribute that was read is guarded where it is, hooks of the backward are absent and guarded to stay so. ``__setattr__`` and
+``__delattr__`` of ``nn.Module`` are rows here, which say in which table a name is; registering under a new name is left to Python.
 PyTorch's counterpart: ``torch/_dynamo/variables/nn_module.py`` (``UnspecializedNNModuleVariable``).
 """
 
@@ -15,8 +16,10 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
 from ..ir import Source
-from .base import Args, Kwargs, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .containers import DictValue
 from .objects import ObjectValue, lookup
+from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -32,6 +35,7 @@ class ModuleInstance(ObjectValue):
     def __init__(self, real: torch.nn.Module, source: Source) -> None:
         super().__init__(type(real), real, source)
         self.hooked: bool | None = None
+        self.tables: dict[tuple[str, str], Value] = {}  # read from a table that nobody else has looked at
 
     def describe(self) -> str:
         return f"module {self.cls.__name__}"
@@ -41,12 +45,17 @@ class ModuleInstance(ObjectValue):
         if hook is not None and hook[1] is torch.nn.Module.__getattr__ and self.source is not None:
             for table in TABLES:
                 entries = self.real.__dict__.get(table, {})
-                if name in entries:
+                if (changed := t.known.get(id(entries))) is not None:
+                    found = changed.find(t, Constant(name)) if isinstance(changed, DictValue) else None
+                    if found is not None:
+                        return found
+                elif name in entries:
                     self.guard_no_key(t, name)
-                    source = Source("dict_item", name, Source("attr", table, self.source))
-                    self.attributes[name] = t.wrap(entries[name], source)
-                    return self.attributes[name]
-            t.guard("no_attr", self.source, name, why="the program met its absence")
+                    if (table, name) not in self.tables:
+                        self.tables[table, name] = t.wrap(entries[name], Source("dict_item", name, Source("attr", table, self.source)))
+                    return self.tables[table, name]
+            if name not in self.removed:
+                t.guard("no_attr", self.source, name, why="the program met its absence")
             raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
         return super().missing(t, name)
 
@@ -60,6 +69,8 @@ class ModuleInstance(ObjectValue):
 
     def _has_hooks(self, t: Tracer) -> bool:
         """Forward hooks, which are followed like other code; none otherwise, which is guarded. Raises for hooks of the backward."""
+        if t.changed and any(id(t.known.get(id(self.real.__dict__.get(name)))) in t.changed or name in self.written for name in HOOKS):
+            raise t.refuse("module-hooks", f"{self.describe()} gets hooks in the frame")
         if self.hooked is not None or self.source is None:
             return bool(self.hooked)
         if isinstance(self.real, torch.jit.ScriptModule):
@@ -77,9 +88,66 @@ class ModuleInstance(ObjectValue):
         self.hooked = bool(present)
         return self.hooked
 
-    def set(self, t: Tracer, name: str, value: Value) -> None:
-        raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+    def table(self, t: Tracer, name: str) -> DictValue:
+        """``_parameters``, ``_buffers`` or ``_modules``, to be changed."""
+        found = self.instance_attribute(t, name)
+        if not isinstance(found, DictValue):
+            raise t.refuse("attribute", f"{self.describe()} without {name}")
+        return found
+
+    def holds(self, t: Tracer, table: str, name: str) -> bool:
+        """Whether ``table`` has this name, guarded."""
+        entries = self.real.__dict__.get(table)
+        if entries is None or self.source is None or table in self.written:
+            raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
+        if isinstance(known := t.known.get(id(entries)), DictValue):
+            return known.contains(t, Constant(name))
+        t.guard("has_key" if name in entries else "no_key", Source("attr", table, self.source), name, why="an attribute is set, which depends on the tables")
+        return name in entries
 
     def truth(self, t: Tracer) -> bool:
         found = self.dunder(t, "__len__")
         return True if found is None else found.truth(t)
+
+
+def set_attribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``nn.Module.__setattr__``: a plain attribute, or another tensor or None under the name of a buffer or parameter."""
+    module, name, value = args[0], t.constant(args[1]), args[2]
+    if not isinstance(module, ModuleInstance) or isinstance(value, ModuleInstance) or module.holds(t, "_modules", name):
+        raise t.refuse("attribute", f"setting {name!r} of {module.describe()}")
+    parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
+    if module.holds(t, "_parameters", name):
+        if not parameter and value is not NONE:
+            raise Raised(t.exception(TypeError, f"cannot assign a value as parameter '{name}' (torch.nn.Parameter or None expected)"))
+        _plainly(t, module, name, "register_parameter")
+        module.table(t, "_parameters").set_item(t, Constant(name), value)
+    elif parameter or (isinstance(value, TensorValue) and hasattr(value.real_tensor, "_is_buffer")):
+        raise t.refuse("module-created", f"{name!r} becomes a parameter or buffer of {module.describe()}")
+    elif module.holds(t, "_buffers", name):
+        if not isinstance(value, TensorValue) and value is not NONE:
+            raise t.refuse("attribute", f"setting the buffer {name!r} of {module.describe()} to {value.describe()}")
+        _plainly(t, module, name, "register_buffer")
+        module.table(t, "_buffers").set_item(t, Constant(name), value)
+    else:
+        module.default_set(t, name, value)
+    return NONE
+
+
+def _plainly(t: Tracer, module: ModuleInstance, name: str, method: str) -> None:
+    """Refuse where registering runs code of its own, or the table is not where the name is found."""
+    if getattr(module.cls, method) is not getattr(torch.nn.Module, method) or method in module.real.__dict__ or name in module.real.__dict__:
+        raise t.refuse("attribute", f"setting {name!r} of {module.describe()}")
+    t.guard("no_key", Source("attr", "__dict__", module.source), name, why="the name is in a table")
+    for hooks in ("_global_parameter_registration_hooks", "_global_buffer_registration_hooks"):
+        if getattr(module_globals, hooks):
+            raise t.refuse("module-hooks", f"torch has {hooks}")
+        t.guard("length", Source("attr", hooks, Source("constant", module_globals)), 0, why="a hook would run")
+
+
+def delete_attribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``nn.Module.__delattr__`` of a plain attribute."""
+    module, name = args[0], t.constant(args[1])
+    if not isinstance(module, ModuleInstance) or any(module.holds(t, table, name) for table in TABLES):
+        raise t.refuse("attribute", f"deleting {name!r} of {module.describe()}")
+    module.default_delete(t, name)
+    return NONE

@@ -2,7 +2,8 @@
 
 In: a class and a name, or an instance with attributes. Out: what the lookup gives, bound as the descriptor says.
 Always holds: descriptors run only when they are Python functions (inlined) or known; what was read is guarded: the type of an
-instance, the identity of a class attribute of a user's class, the absence of an attribute.
+instance, the identity of a class attribute of a user's class, the absence of an attribute. What is set on an existing object is noted,
+read back by everything that asks later, and made after the graph has run.
 PyTorch's counterpart: ``torch/_dynamo/variables/user_defined.py``.
 """
 
@@ -26,6 +27,7 @@ from .base import NONE, Args, Constant, Kwargs, Leaf, Raised, Value
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
+    from .functions import Scope
 
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
@@ -64,6 +66,8 @@ def attribute_source(cls: type[Any], owner: type[Any], name: str, attribute: Any
     """How to reach, from ``cls``, the attribute that ``owner`` defines; None for what libraries define, which is taken as fixed."""
     if is_library_module(owner.__module__) and not isinstance(attribute, (int, float, str, list, dict, set)):
         return None
+    if hasattr(type(attribute), "__get__") and not isinstance(attribute, (types.FunctionType, property, staticmethod, classmethod, *C_METHODS, *SLOT_TYPES)):
+        return Source("dict_item", name, Source("attr", "__dict__", Source("constant", owner)))  # getattr would run the descriptor
     found = find_in_class(cls, name)  # super() sees another one than the class does
     return Source("attr", name, Source("constant", cls if found is not None and found[0] is owner else owner))
 
@@ -77,6 +81,8 @@ def bind(t: Tracer, obj: Value, cls: type[Any], owner: type[Any], name: str, att
     from .functions import MethodValue
 
     source = attribute_source(cls, owner, name, attribute)
+    if t.classes and (written := class_written(t, cls, name)) is not None:
+        return written
     if isinstance(attribute, (types.FunctionType, *C_METHODS)):
         return MethodValue(t.wrap(attribute, source), obj)
     if isinstance(attribute, staticmethod):
@@ -87,12 +93,25 @@ def bind(t: Tracer, obj: Value, cls: type[Any], owner: type[Any], name: str, att
         return t.wrap(attribute.fget, Source("attr", "fget", source) if source else None).call(t, [obj], {})
     if isinstance(attribute, SLOT_TYPES) and isinstance(obj, ObjectValue):
         return obj.slot(t, name, attribute)
-    if isinstance(attribute, functools.cached_property) and isinstance(obj, ObjectValue) and obj.source is None:
-        obj.attributes[name] = t.wrap(attribute.func, None).call(t, [obj], {})
-        return obj.attributes[name]
+    if isinstance(attribute, functools.cached_property) and isinstance(obj, ObjectValue):
+        value = t.wrap(attribute.func, Source("attr", "func", source) if source else None).call(t, [obj], {})
+        obj.store(t, name, value)
+        return value
     if hasattr(type(attribute), "__get__"):
+        if isinstance(method := getattr(type(attribute), "__get__"), types.FunctionType):  # noqa: B009 - a descriptor's class, not the descriptor
+            return MethodValue(t.wrap(method, None), t.wrap(attribute, source)).call(t, [obj, t.wrap(cls, None)], {})
         raise t.refuse("attribute", f"{name!r} of {obj.describe()} is a {type(attribute).__name__}")
     return t.wrap(attribute, source)
+
+
+def class_written(t: Tracer, cls: type[Any], name: str) -> Value | None:
+    """What the frame has set as attribute ``name`` of ``cls`` or of the class that it inherits it from."""
+    for base in cls.__mro__:
+        if name in (written := t.classes.get(base, {})):
+            return written[name]
+        if name in base.__dict__:
+            return None
+    return None
 
 
 def class_attribute(t: Tracer, obj: Value, cls: type[Any], name: str) -> Value:
@@ -115,9 +134,14 @@ MISSING = {
 class ObjectValue(Value):
     """An instance of a Python class: an existing one (``real``, with a source) or one made in the frame (``attributes``)."""
 
+    CHANGES = True
+
     def __init__(self, cls: type[Any], real: Any = None, source: Source | None = None) -> None:
         self.cls, self.real, self.source = cls, real, source
-        self.attributes: dict[str, Value] = {}
+        self.attributes: dict[str, Value] = {}  # read or set so far
+        self.written: dict[str, Value] = {}  # set on an existing object, in the order in which new ones came
+        self.removed: dict[str, None] = {}  # attributes of an existing object that were deleted at some time
+        self.space: Value | None = None
 
     def python_type(self) -> type[Any]:
         return self.cls
@@ -126,9 +150,9 @@ class ObjectValue(Value):
         """From the instance's own ``__dict__``, or None."""
         if name in self.attributes:
             return self.attributes[name]
-        if self.real is None or name not in getattr(self.real, "__dict__", ()):
+        if self.real is None or name in self.removed or name not in getattr(self.real, "__dict__", ()):
             return None
-        self.attributes[name] = t.wrap(self.real.__dict__[name], self._member(name))
+        self.attributes[name] = t.wrap(self.real.__dict__[name], self.member(name))
         return self.attributes[name]
 
     def slot(self, t: Tracer, name: str, attribute: Any) -> Value:
@@ -139,18 +163,57 @@ class ObjectValue(Value):
             return self.namespace(t)
         if not isinstance(attribute, types.MemberDescriptorType):
             raise t.refuse("attribute", f"{name!r} of {self.describe()}")
-        if self.real is not None and name not in self.attributes and hasattr(self.real, name):
+        if self.real is not None and name not in self.attributes and name not in self.removed and hasattr(self.real, name):
             self.attributes[name] = t.wrap(getattr(self.real, name), self._member(name))
         if name not in self.attributes:
             raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
         return self.attributes[name]
 
     def namespace(self, t: Tracer) -> Value:
-        if self.real is not None:
-            return t.wrap(self.real.__dict__, self._member("__dict__"))
-        from .containers import DictValue
+        """The ``__dict__``, which is the same thing as the attributes."""
+        from .namespace import NamespaceValue
 
-        return DictValue({k: (Constant(k), v) for k, v in self.attributes.items()}, dict, Source("constant", "the __dict__ of a new object"))
+        if self.space is None:
+            if self.real is not None and id(self.real.__dict__) in t.known:
+                raise t.refuse("attribute", f"the __dict__ of {self.describe()}, which was reached as a dict of its own before")
+            self.space = NamespaceValue(t, self, self._member("__dict__"))
+            if self.real is not None:
+                t.known[id(self.real.__dict__)] = self.space
+        return self.space
+
+    def store(self, t: Tracer, name: str, value: Value) -> None:
+        """Set an attribute, past every descriptor."""
+        self.changing(t)
+        self.attributes[name] = value
+        if self.real is not None:
+            self.written[name] = value
+
+    def remove(self, t: Tracer, name: str) -> bool:
+        """Delete an attribute, past every descriptor; False where there is none."""
+        there = name in self.attributes or (self.real is not None and name not in self.removed and name in _own_names(self.real))
+        if self.real is not None and name not in self.written and name not in self.removed:
+            if there and not hasattr(self.real, "__dict__"):
+                t.wrap(getattr(self.real, name), self._member(name))  # a slot: that it can be read is what is guarded
+            else:
+                t.guard("has_key" if there else "no_key", self._member("__dict__"), name, why="the attribute is deleted")
+        if there:
+            self.changing(t)
+            self.attributes.pop(name, None)
+            self.written.pop(name, None)
+            if self.real is not None and name in _own_names(self.real):
+                self.removed[name] = None
+        return there
+
+    def hidden(self, name: str) -> bool:
+        """Whether a data descriptor of the class stands before what the ``__dict__`` holds under this name."""
+        found = find_in_class(self.cls, name)
+        return found is not None and has_data_descriptor(found[1]) and not isinstance(found[1], types.MemberDescriptorType)
+
+    def member(self, name: str) -> Source | None:
+        """How to read what the ``__dict__`` holds."""
+        if self.source is not None and self.hidden(name):
+            return Source("dict_item", name, Source("attr", "__dict__", self.source))
+        return self._member(name)
 
     def _member(self, name: str) -> Source | None:
         """From the instance's own ``__dict__``, past a ``__getattribute__`` of its class."""
@@ -187,6 +250,8 @@ class ObjectValue(Value):
         value = self.instance_attribute(t, name)
         if value is not None:
             return value
+        if t.classes and (written := class_written(t, self.cls, name)) is not None:
+            return written
         if found is not None:
             self.guard_no_key(t, name)
             return bind(t, self, self.cls, found[0], name, found[1])
@@ -197,7 +262,7 @@ class ObjectValue(Value):
 
     def guard_no_key(self, t: Tracer, name: str) -> None:
         """The instance itself has no such attribute, and must not gain it."""
-        if self.source is not None and hasattr(self.real, "__dict__"):
+        if self.source is not None and name not in self.removed and hasattr(self.real, "__dict__"):
             t.guard("no_key", self._member("__dict__"), name, why="what its class says was used")
 
     def missing(self, t: Tracer, name: str) -> Value:
@@ -205,11 +270,11 @@ class ObjectValue(Value):
         if hook is not None and isinstance(hook[1], types.FunctionType):
             self.guard_no_key(t, name)
             return bind(t, self, self.cls, hook[0], "__getattr__", hook[1]).call(t, [Constant(name)], {})
-        t.guard("no_attr", self.source, name, why="the program met its absence")
+        if name not in self.removed:
+            t.guard("no_attr", self.source, name, why="the program met its absence")
         raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
-        self.changing(t)
         hook = lookup(t, self.cls, "__setattr__")
         if hook is not None and isinstance(hook[1], types.FunctionType):
             bind(t, self, self.cls, hook[0], "__setattr__", hook[1]).call(t, [Constant(name), value], {})
@@ -218,24 +283,42 @@ class ObjectValue(Value):
 
     def default_set(self, t: Tracer, name: str, value: Value) -> None:
         """``object.__setattr__``."""
-        self.changing(t)
+        if not self._descriptor(t, name, "__set__", "fset", "setter", [value]):
+            self.store(t, name, value)
+
+    def _descriptor(self, t: Tracer, name: str, method: str, function: str, word: str, args: list[Value]) -> bool:
+        """Let a data descriptor of the class set or delete; False where there is none, or it is a slot."""
         found = lookup(t, self.cls, name)
-        if found is not None and isinstance(found[1], property):
-            if not isinstance(found[1].fset, types.FunctionType):
-                raise Raised(t.exception(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter"))
-            source = attribute_source(self.cls, found[0], name, found[1])
-            t.wrap(found[1].fset, Source("attr", "fset", source) if source else None).call(t, [self, value], {})
-            return
-        if found is not None and has_data_descriptor(found[1]) and not isinstance(found[1], types.MemberDescriptorType):
+        if found is None or not (isinstance(found[1], property) or hasattr(type(found[1]), "__set__") or hasattr(type(found[1]), "__delete__")):
+            if not self.cls.__dictoffset__:
+                raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
+            return False
+        owner, attribute = found
+        if isinstance(attribute, types.MemberDescriptorType):
+            return False
+        source = attribute_source(self.cls, owner, name, attribute)
+        if isinstance(attribute, property):
+            if not isinstance(getattr(attribute, function), types.FunctionType):
+                raise Raised(t.exception(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no {word}"))
+            t.wrap(getattr(attribute, function), Source("attr", function, source) if source else None).call(t, [self, *args], {})
+            return True
+        hook = getattr(type(attribute), method, None)
+        if not isinstance(hook, types.FunctionType):
             raise t.refuse("attribute", f"setting {name!r} of {self.describe()}")
-        self.attributes[name] = value
+        t.wrap(hook, None).call(t, [t.wrap(attribute, source), self, *args], {})
+        return True
 
     def delete(self, t: Tracer, name: str) -> None:
-        self.changing(t)
-        if lookup(t, self.cls, "__delattr__") != (object, object.__delattr__):
-            raise t.refuse("attribute", f"{self.cls.__name__} defines __delattr__")
-        if self.attributes.pop(name, None) is None:
-            raise Raised(t.exception(AttributeError, name))
+        hook = lookup(t, self.cls, "__delattr__")
+        if hook is not None and isinstance(hook[1], types.FunctionType):
+            bind(t, self, self.cls, hook[0], "__delattr__", hook[1]).call(t, [Constant(name)], {})
+            return
+        self.default_delete(t, name)
+
+    def default_delete(self, t: Tracer, name: str) -> None:
+        """``object.__delattr__``."""
+        if not self._descriptor(t, name, "__delete__", "fdel", "deleter", []) and not self.remove(t, name):
+            raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
 
     def dunder(self, t: Tracer, name: str, *args: Value) -> Value | None:
         """``type(self).name(self, *args)``, or None where the class has no such method."""
@@ -315,6 +398,12 @@ class ObjectValue(Value):
         return True if found is None else found.truth(t)
 
 
+def _own_names(real: Any) -> set[str]:
+    """The attributes that an object holds itself: in its ``__dict__`` and its slots."""
+    slots = {n for c in type(real).__mro__ for n, a in c.__dict__.items() if isinstance(a, types.MemberDescriptorType) and hasattr(real, n)}
+    return slots | set(getattr(real, "__dict__", ()))
+
+
 class ExceptionValue(ObjectValue):
     """An exception that the program made or met."""
 
@@ -347,6 +436,8 @@ class ExceptionValue(ObjectValue):
 class ClassValue(Value):
     """A class, existing before the frame."""
 
+    CHANGES = True
+
     def __init__(self, real: type[Any], source: Source | None = None) -> None:
         self.real, self.source = real, source
 
@@ -373,10 +464,25 @@ class ClassValue(Value):
             return t.wrap(type(self.real), None)
         if type(self.real) not in KNOWN_METACLASSES and find_in_class(type(self.real), name) is not None:
             raise t.refuse("attribute", f"{name!r} of {self.describe()}, which has a metaclass")
+        if t.classes and (written := class_written(t, self.real, name)) is not None:
+            return written
         found = lookup(t, self.real, name)
         if found is None:
             return self._meta(t, name)
         return self._unbound(t, found[0], name, found[1])
+
+    def set(self, t: Tracer, name: str, value: Value) -> None:
+        """``type.__setattr__`` of plain data: what changes how instances behave is left to Python."""
+        from .containers import DictValue, SequenceValue, SetValue
+        from .tensor import TensorValue
+
+        plain = isinstance(value, (Constant, TensorValue, SequenceValue, DictValue, SetValue))
+        found = find_in_class(self.real, name)
+        fixed = is_library_module(self.real.__module__) or type(self.real) not in (type, ABCMeta) or name.startswith("__")
+        if fixed or not plain or (found is not None and hasattr(type(found[1]), "__get__")):
+            raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+        t.change(self)
+        t.classes.setdefault(self.real, {})[name] = value
 
     def _meta(self, t: Tracer, name: str) -> Value:
         if find_in_class(type(self.real), name) is not None:
@@ -396,9 +502,6 @@ class ClassValue(Value):
         if hasattr(type(attribute), "__get__"):
             raise t.refuse("attribute", f"{name!r} of {self.describe()} is a {type(attribute).__name__}")
         return t.wrap(attribute, source)
-
-    def set(self, t: Tracer, name: str, value: Value) -> None:
-        raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
 
     def item(self, t: Tracer, key: Value) -> Value:
         if isinstance(self.real, enum.EnumMeta):
@@ -430,6 +533,9 @@ class EnumValue(ObjectValue):
     def instance_attribute(self, t: Tracer, name: str) -> Value | None:
         return t.lift(self.real.__dict__[name]) if name in self.real.__dict__ else None
 
+    def store(self, t: Tracer, name: str, value: Value) -> None:
+        raise t.refuse("side-effect", f"setting {name!r} of an enum member")
+
     def default_get(self, t: Tracer, name: str) -> Value:
         return t.lift(getattr(self.real, name)) if name in ("name", "value") else super().default_get(t, name)
 
@@ -448,6 +554,11 @@ class ModuleValue(Value):
         return f"module {self.real.__name__}"
 
     def get(self, t: Tracer, name: str) -> Value:
+        scope = t.scopes.get(id(self.real.__dict__))
+        if scope is not None and name in scope.written:
+            return scope.written[name]
+        if scope is not None and name in scope.removed:
+            raise Raised(t.exception(AttributeError, f"module '{self.real.__name__}' has no attribute '{name}'"))
         if name not in self.read:
             self.read[name] = self._read(t, name)
         found = self.read[name]
@@ -469,7 +580,16 @@ class ModuleValue(Value):
         return t.wrap(real, None if fixed else source)
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
-        raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+        self._scope(t, name).store(name, value)
+
+    def delete(self, t: Tracer, name: str) -> None:
+        self._scope(t, name).delete(name, AttributeError)
+
+    def _scope(self, t: Tracer, name: str) -> Scope:
+        """Attributes of a module are globals of its functions."""
+        if type(self.real) is not types.ModuleType or is_library_module(self.real.__name__):
+            raise t.refuse("side-effect", f"setting {name!r} of {self.describe()}")
+        return t.module_scope(self.real)
 
 
 class WeakReference(Value):

@@ -7,12 +7,13 @@ In: an operator's symbol and values. Out: a graph node where a tensor takes part
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .base import Constant, NotConstant, Opaque, Raised, Value
-from .containers import DictValue, DictView, SequenceValue, SetValue, entries_of, same_or_equal
+from .containers import DequeValue, DictValue, DictView, SequenceValue, SetValue, entries_of, same_or_equal
 from .objects import ClassValue, ObjectValue, find_in_class
 from .strings import percent
 from .symbolic import apply, arithmetic, compare_symbolic, is_number, is_symbolic, settled
@@ -82,6 +83,7 @@ def binary(t: Tracer, symbol: str, a: Value, b: Value) -> Value:
     if isinstance(a, DictView) and a.kind == "keys" and symbol in "&|-^":
         return _on_sets(t, symbol, False, SetValue(entries_of(t, a)), b)
     if isinstance(a, DictValue) and isinstance(b, DictValue) and symbol == "|":
+        a.look()
         target = a if inplace else DictValue(dict(a.entries), a.cls)
         return target.METHODS["update"](t, target, [b], {}) and target
     if isinstance(a, SequenceValue) or isinstance(b, SequenceValue):
@@ -114,10 +116,11 @@ def _unsupported(symbol: str, inplace: bool, a: Value, b: Value) -> str:
 
 def _on_sequences(t: Tracer, symbol: str, inplace: bool, a: Value, b: Value) -> Value | None:
     """Concatenation and repetition; None where it is neither."""
+    if isinstance(b, DequeValue) or (isinstance(a, DequeValue) and not (inplace and symbol == "+")):
+        raise t.refuse("unknown-value", f"{symbol} of deques")
     if symbol == "+" and isinstance(a, SequenceValue):
-        if inplace and a.cls is list:
-            a.changing(t)
-            a.items.extend(list(b.iterate(t)))
+        if inplace and a.cls in (list, deque):
+            a.grow(t, list(b.iterate(t)))
             return a
         if isinstance(b, SequenceValue) and (a.cls is list) == (b.cls is list):
             sizes = [s.cls for s in (a, b) if s.cls.__name__ == "Size"]
@@ -245,7 +248,7 @@ def _as_set(t: Tracer, value: Value, other: Value) -> Value:
 
 def _equal(t: Tracer, a: Value, b: Value) -> bool:
     if isinstance(a, SequenceValue) and isinstance(b, SequenceValue):
-        alike = issubclass(a.cls, list) == issubclass(b.cls, list) and len(a.items) == len(b.items)
+        alike = (issubclass(a.cls, list), a.cls is deque) == (issubclass(b.cls, list), b.cls is deque) and len(a.items) == len(b.items)
         return alike and all(same_or_equal(t, x, y) for x, y in zip(a.values(), b.values(), strict=False))
     if isinstance(a, DictValue) and isinstance(b, DictValue):
         if a.length(t) != b.length(t) or {*a.entries} != {*b.entries} or (a.cls is not dict and b.cls is not dict):

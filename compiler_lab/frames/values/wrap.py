@@ -11,7 +11,7 @@ import enum
 import functools
 import types
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import torch
 from ..ir import Source
 from .base import Constant, Lazy, NotConstant, Opaque, Value
 from .builtins import BuiltinValue
-from .containers import ExistingDict, SequenceValue, SetValue, SliceValue
+from .containers import DequeValue, ExistingDict, ExistingList, ExistingSet, SequenceValue, SetValue, SliceValue
 from .contexts import existing_autocast
 from .functions import FunctionValue, MethodValue, PartialValue
 from .lift import CONSTANT_TYPES, lift
@@ -67,6 +67,18 @@ def _tensor(t: Tracer, real: torch.Tensor, source: Source | None) -> Value:
     return t.placeholder(real, source)
 
 
+def _list(t: Tracer, real: list[Any], source: Source | None) -> Value:
+    t.guard("type", source, type(real).__name__)
+    return ExistingList(t, real, [Lazy(t, v, Source("item", i, source) if source else None) for i, v in enumerate(real)], source)
+
+
+def _deque(t: Tracer, real: deque[Any], source: Source | None) -> Value:
+    t.guard("type", source, type(real).__name__)
+    t.guard("length", source, len(real), why="its length was used")
+    t.guard("equals" if real.maxlen is not None else "none", Source("attr", "maxlen", source) if source else None, real.maxlen)
+    return DequeValue([Lazy(t, v, Source("item", i, source) if source else None) for i, v in enumerate(real)], real.maxlen, real, source)
+
+
 def _sequence(t: Tracer, real: Any, source: Source | None) -> Value:
     t.guard("type", source, type(real).__name__)
     t.guard("length", source, len(real), why="its length was used")
@@ -77,7 +89,10 @@ def _sequence(t: Tracer, real: Any, source: Source | None) -> Value:
 def _dict(t: Tracer, real: Any, source: Source | None) -> Value:
     t.guard("type", source, type(real).__name__)
     entries = {k: (_key(t, k), Lazy(t, v, Source("dict_item", k, source) if source else None)) for k, v in real.items()}
-    return ExistingDict(t, entries, type(real), source)
+    made = ExistingDict(t, real, entries, source)
+    if isinstance(real, defaultdict):
+        made.factory = t.wrap(real.default_factory, Source("attr", "default_factory", source) if source else None)
+    return made
 
 
 def _key(t: Tracer, key: Any) -> Value:
@@ -87,6 +102,9 @@ def _key(t: Tracer, key: Any) -> Value:
 def _set(t: Tracer, real: Any, source: Source | None) -> Value:
     if not all(type(v) in CONSTANT_TYPES for v in real):
         return _opaque(t, real, source)
+    if isinstance(real, set):
+        t.guard("type", source, type(real).__name__)
+        return ExistingSet(t, real, {v: lift(t, v) for v in real}, source)
     t.guard("elements", source, tuple(real), why="its elements were used")
     return SetValue({v: lift(t, v) for v in real}, type(real), source)
 
@@ -180,8 +198,10 @@ def _object(t: Tracer, real: Any, source: Source | None) -> Value:
 BY_TYPE: dict[type[Any], Wrapper] = {
     **{kind: _constant for kind in CONSTANT_TYPES},
     **{kind: _singleton for kind in (types.CodeType, torch.finfo, torch.iinfo)},
-    **{kind: _sequence for kind in (list, tuple, torch.Size)},
-    **{kind: _dict for kind in (dict, OrderedDict)},
+    **{kind: _sequence for kind in (tuple, torch.Size)},
+    **{kind: _dict for kind in (dict, OrderedDict, defaultdict)},
+    list: _list,
+    deque: _deque,
     **{kind: _set for kind in (set, frozenset)},
     **{kind: _builtin for kind in BUILTIN_TYPES},
     int: _integer,
