@@ -9,7 +9,9 @@ again, up to the instruction in question, so that what the failed instruction di
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -349,7 +351,7 @@ def _run(t: Interpreter, frame: FrameInput) -> Specialization:
     try:
         check_modes(frame.code, definition)
         t.top = top_frame(t, frame)
-        with outside_inference():
+        with outside_inference(), _quiet_fakes():
             result = t.run_frame(t.top)
             if t.modes() != t.before:
                 raise CaptureUnsupported("side-effect", "a mode of torch's is left changed", definition)
@@ -362,6 +364,17 @@ def _run(t: Interpreter, frame: FrameInput) -> Specialization:
         raise CaptureUnsupported("raise", raised.exception.describe(), t.last[0] or definition, t.last[1]) from raised
     except RecursionError as error:
         raise CaptureUnsupported("recursion", "", definition) from error
+
+
+@contextmanager
+def _quiet_fakes() -> Generator[None]:
+    """An operator that raises on fakes is an error of the program's own, which Python will raise: torch's log of it is not for the user."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def definition_of(code: CodeType) -> Stack:
