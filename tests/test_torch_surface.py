@@ -315,3 +315,49 @@ REFUSED = [(writes_data, "autograd-api"), (hooks_a_result, "autograd-api"), (run
 @pytest.mark.parametrize(("fn", "reason"), [*REFUSED, (goes_through_numpy, "tensor-to-python")])
 def test_what_python_must_do_has_a_reason(fn: Callable[..., Any], reason: str) -> None:
     assert reason in same(fn, pair)["break_reasons"]
+
+
+def test_the_dict_of_keywords_is_the_frames_own() -> None:
+    """It may change, also before a break, and its keys are what the call passed."""
+
+    def fn(x: Tensor, **kwargs: Any) -> Any:
+        scale = kwargs.pop("scale", 3.0)
+        kwargs["more"] = 1
+        y = disabled(x * scale)
+        return y + len(kwargs), kwargs
+
+    compiled: Any = compiler_lab.compile(fn, backend="eager")
+    x = torch.ones(2)
+    for given in ({}, {"scale": 1.0}, {"scale": 2.0, "other": 1}, {}):
+        want, got = fn(x, **given), compiled(x, **given)
+        assert torch.equal(want[0], got[0]) and want[1] == got[1] and list(want[1]) == list(got[1])
+    assert all(b.reason == "disabled" for b in compiled._compiled_function.breaks)
+
+
+class Renamed:
+    names: dict[str, str] = {"old": "new"}
+
+    def __init__(self) -> None:
+        self.new = 2.0
+
+    def __getattribute__(self, name: str) -> Any:
+        names = super().__getattribute__("names")
+        return super().__getattribute__(names.get(name, name))
+
+    def __getattr__(self, name: str) -> float:
+        if name == "made":
+            return 7.0
+        raise AttributeError(name)
+
+
+def test_a_class_reads_attributes_in_its_own_way() -> None:
+    value: Any = Renamed()
+
+    def fn(x: Tensor) -> Any:
+        return x * value.old + value.made + getattr(value, "absent", 1.0)
+
+    compiled: Any = compiler_lab.compile(fn, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    for name, new in (("new", 2.0), ("new", 5.0), ("absent", 9.0)):
+        setattr(value, name, new)
+        assert torch.equal(compiled(x), fn(x))
