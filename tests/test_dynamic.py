@@ -304,6 +304,20 @@ def test_strides_and_kinds_of_inputs() -> None:
         same(one, two)
 
 
+def test_what_a_tensor_guard_leaves_out_is_guarded_or_left_to_python() -> None:
+    def leaf(x: Tensor) -> Any:
+        return x + 1, x.is_leaf
+
+    def offset(x: Tensor) -> Any:
+        return x + 1, x.storage_offset()
+
+    a, base = torch.randn(3, requires_grad=True), torch.randn(9)
+    for fn, inputs in ((leaf, [a, a * 2, a]), (offset, [base[:3], base[3:6], base[1:4]])):
+        compiled = compiler_lab.compile(fn, backend="eager")
+        for x in inputs:
+            same(compiled(x), fn(x))
+
+
 def test_reset_forgets_what_was_seen() -> None:
     count = Count()
     compiled = compiler_lab.compile(lambda x: x + 1, backend=count)

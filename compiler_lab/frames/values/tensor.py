@@ -39,6 +39,7 @@ REFUSED_METHODS = frozenset(
     "__reduce__ __reduce_ex__ __deepcopy__ __dlpack__ __cuda_array_interface__ data _version __dir__ "
     "__hash__ __repr__ __str__ __format__ record_stream dlpack unique_consecutive nonzero_static_ module_load stft istft to_sparse".split()
 )  # fmt: skip
+UNGUARDED = frozenset({"storage_offset", "_is_view"})
 
 REFUSED: dict[str, frozenset[str]] = {
     "tensor-to-python": DATA_METHODS,
@@ -154,6 +155,8 @@ def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kw
     """A Tensor method: refused, folded to a constant, or a ``call_method`` node."""
     if name == "item" and t.shapes.history.scalars and not args and owner.fake.dtype != torch.bool and not owner.fake.is_complex():
         return t.op(name, [owner])
+    if name in UNGUARDED and owner.real_tensor is not None:
+        raise t.refuse("op-refused", f".{name}() of an input, which no guard looks at")
     for reason, names in REFUSED.items():
         if name in names:
             raise t.refuse(reason, f".{name}()")
