@@ -815,12 +815,15 @@ def test_nothing_of_a_broken_function_stays(kind: str) -> None:
 def test_what_a_frame_no_longer_needs_is_freed() -> None:
     alive: list[Any] = []
 
+    def look() -> None:
+        gone.append(alive[-1]() is None)
+
     def function(x: Tensor) -> Tensor:
         y = x + 1
         alive.append(weakref.ref(y))
         z = y * 2
         y = z + 1
-        through_c(gone.append, alive[-1]() is None)
+        through_c(look)
         del z
         return y * 2
 
