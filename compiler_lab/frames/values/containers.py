@@ -452,10 +452,17 @@ def pairs_of(t: Tracer, value: Value) -> list[tuple[Value, Value]]:
     """(key, value) pairs of a dict, or of an iterable of pairs."""
     if isinstance(value, DictValue):
         return value.pairs()
+    hook = getattr(value, "dunder", None)
+    if hook is not None and (keys := hook(t, "keys")) is not None:  # a mapping of the user's
+        return [(k, value.item(t, k)) for k in keys.iterate(t)]
     pairs: list[tuple[Value, Value]] = []
-    for pair in value.iterate(t):
-        key, item = pair.iterate(t)
-        pairs.append((key, item))
+    for at, pair in enumerate(value.iterate(t)):
+        if pair.lacks("__iter__") and pair.lacks("__getitem__"):
+            raise Raised(t.exception(TypeError, f"cannot convert dictionary update sequence element #{at} to a sequence"))
+        parts = list(pair.iterate(t))
+        if len(parts) != 2:
+            raise Raised(t.exception(ValueError, f"dictionary update sequence element #{at} has length {len(parts)}; 2 is required"))
+        pairs.append((parts[0], parts[1]))
     return pairs
 
 
