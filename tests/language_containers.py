@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .language import program
+from .language import breaks, program
 
 
 # containers
@@ -484,7 +484,7 @@ def ordered_dicts(x: Any) -> Any:
     return order, last, first, d, e == f, e == {"a": 2, "b": 1}, list(reversed(e)), list(e.items())
 
 
-@program((["a", "b", "a"],), ("hello",))
+@breaks((["a", "b", "a"],), ("hello",))
 def counters(x: Any, items: Any) -> Any:
     c = collections.Counter(items)
     c.update("a")

@@ -160,7 +160,7 @@ class Tracer:
         known = self.known.get(id(real))
         if known is None:
             value = wrap(self, real, source)
-            if value.CHANGES:
+            if value.CHANGES and getattr(value, "real", None) is real:
                 self.known[id(real)] = value
             return value
         if source is not None and source != known.source:

@@ -20,7 +20,7 @@ from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .builtins import TYPE_OF, Handler
 from .containers import DequeValue, DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
-from .functions import PartialValue
+from .functions import MethodValue, PartialValue
 from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
 from .symbolic import convert
 from .tensor import TensorValue
@@ -204,6 +204,7 @@ CONSTRUCTORS: dict[type[Any], Handler] = {
     filter: iterators.filter_values,
     reversed: iterators.reversed_values,
     functools.partial: _partial,
+    types.MethodType: lambda t, args, kwargs: MethodValue(*args),
     itertools.chain: iterators.chain,
     itertools.islice: iterators.islice,
     itertools.product: iterators.product,

@@ -289,6 +289,31 @@ def _issuperset(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
     return Constant(set(s.entries) >= set(entries_of(t, args[0])))
 
 
+def _symmetric_difference(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
+    other = entries_of(t, args[0])
+    return SetValue({k: v for k, v in {**s.entries, **other}.items() if (k in s.entries) != (k in other)}, s.cls)
+
+
+def _is_disjoint(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
+    return Constant(not set(s.entries) & set(entries_of(t, args[0])))
+
+
+def _set_pop(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
+    if not s.entries:
+        raise Raised(t.exception(KeyError, "pop from an empty set"))
+    if len(s.entries) > 1:
+        raise t.refuse("unknown-value", "pop from a set of several elements, whose order is not fixed")
+    (found,) = s.entries.values()
+    s.drop(t, found)
+    return found
+
+
+def _set_clear(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
+    for value in list(s.entries.values()):
+        s.drop(t, value)
+    return NONE
+
+
 def _copy_set(t: Tracer, s: SetValue, args: Args, kwargs: Kwargs) -> Value:
     return SetValue(dict(s.entries), s.cls)
 
@@ -319,5 +344,7 @@ SET: dict[str, Method] = {
         "intersection": _intersection,
         "difference": _difference,
     },
+    **{"symmetric_difference": _symmetric_difference, "isdisjoint": _is_disjoint, "pop": _set_pop, "clear": _set_clear},
     **{"issubset": _issubset, "issuperset": _issuperset, "copy": _copy_set, "__len__": _length, "__contains__": _has},
 }
+FROZEN: dict[str, Method] = {k: v for k, v in SET.items() if hasattr(frozenset, k)}

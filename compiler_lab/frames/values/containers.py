@@ -210,6 +210,8 @@ def key_of(t: Tracer, value: Value) -> Hashable:
     if not isinstance(found, NotConstant):
         if isinstance(found, (list, dict, set, slice)):
             raise Raised(t.exception(TypeError, f"unhashable type: '{type(found).__name__}'"))
+        if type(found) is tuple:
+            t.fold(lambda: hash(found) and None, [])
         return found
     if isinstance(value, SequenceValue) and value.cls is tuple:
         return tuple(key_of(t, v) for v in value.values())
@@ -244,6 +246,9 @@ class DictValue(Value):
 
     def asked(self, at: Hashable) -> None:
         """Whether there is this one key matters from here on."""
+
+    def get(self, t: Tracer, name: str) -> Value:
+        return self.factory if name == "default_factory" and self.cls is defaultdict else super().get(t, name)
 
     def item(self, t: Tracer, key: Value) -> Value:
         found = self.find(t, key)
@@ -374,7 +379,7 @@ class SetValue(Value):
 
     def __init__(self, entries: dict[Any, Value], cls: type[Any] = set, source: Source | None = None) -> None:
         self.entries, self.cls, self.source = entries, cls, source
-        self.METHODS = methods.SET
+        self.METHODS = methods.SET if cls is set else methods.FROZEN
 
     def python_type(self) -> type[Any]:
         return self.cls

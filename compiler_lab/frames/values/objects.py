@@ -318,7 +318,9 @@ class ObjectValue(Value):
     def default_delete(self, t: Tracer, name: str) -> None:
         """``object.__delattr__``."""
         if not self._descriptor(t, name, "__delete__", "fdel", "deleter", []) and not self.remove(t, name):
-            raise Raised(t.exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"))
+            found = find_in_class(self.cls, name)
+            slot = found is not None and isinstance(found[1], types.MemberDescriptorType)
+            raise Raised(t.exception(AttributeError, name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'"))
 
     def dunder(self, t: Tracer, name: str, *args: Value) -> Value | None:
         """``type(self).name(self, *args)``, or None where the class has no such method."""
@@ -490,7 +492,11 @@ class ClassValue(Value):
         raise Raised(t.exception(AttributeError, f"type object '{self.real.__name__}' has no attribute '{name}'"))
 
     def _unbound(self, t: Tracer, owner: type[Any], name: str, attribute: Any) -> Value:
+        from .functions import MethodValue
+
         source = attribute_source(self.real, owner, name, attribute)
+        if isinstance(method := getattr(type(attribute), "__get__", None), types.FunctionType):
+            return MethodValue(t.wrap(method, None), t.wrap(attribute, source)).call(t, [NONE, self], {})
         if isinstance(attribute, enum.Enum):
             return Constant(attribute)
         if isinstance(attribute, types.BuiltinFunctionType) or isinstance(attribute, types.ClassMethodDescriptorType):

@@ -11,6 +11,7 @@ import copy
 import functools
 import itertools
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from ..ir import Source
 from . import copying
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .containers import SequenceValue, same_or_equal
+from .exceptions import Traceback
 from .functions import FunctionValue
 from .iterators import make, tuples
 from .operators import Ordered
@@ -150,6 +152,15 @@ def _method_caller(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return Getter(operator.methodcaller, lambda v: v.get(t, t.constant(args[0])).call(t, args[1:], kwargs))
 
 
+# sys
+
+
+def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not t.exceptions:
+        return SequenceValue([NONE] * 3, tuple)
+    return SequenceValue([t.wrap(t.exceptions[-1].python_type(), None), t.exceptions[-1], Traceback()], tuple)
+
+
 # functools
 
 
@@ -223,6 +234,7 @@ CLASSES: dict[type[Any], Handler] = {
 }
 FUNCTIONS: dict[Any, Handler] = {
     itertools.tee: _tee,
+    sys.exc_info: _exc_info,
     operator.delitem: _delete_item,
     operator.countOf: _count_of,
     operator.indexOf: _index_of,

@@ -100,7 +100,7 @@ def _key(t: Tracer, key: Any) -> Value:
 
 
 def _set(t: Tracer, real: Any, source: Source | None) -> Value:
-    if not all(type(v) in CONSTANT_TYPES for v in real):
+    if not all(type(v) in CONSTANT_TYPES or (isinstance(v, type) and isinstance(real, frozenset)) for v in real):
         return _opaque(t, real, source)
     if isinstance(real, set):
         t.guard("type", source, type(real).__name__)
