@@ -167,6 +167,99 @@ def iterators(x: Any) -> Any:
     return x, first, rest, empty, got, rest2, list(e), next(r), list(r), iter(it) is it, list(iter({"a": 1})), [*iter((1, 2))], 2 in iter([1, 2, 3])
 
 
+@breaks()
+def generator_dropped_inside_try(x: Any) -> Any:
+    log: list[Any] = []
+
+    def g() -> Iterator[Any]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("dropped")
+
+    for v in g():
+        log.append(v)
+        break
+    return x + 1, log
+
+
+class Steps:
+    """An iterator that starts anew for each loop."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+
+    def __iter__(self) -> Any:
+        self.log.append("iter")
+        self.at = 0
+        return self
+
+    def __next__(self) -> Any:
+        self.at += 1
+        if self.at > 3:
+            raise StopIteration
+        return self.at
+
+
+class Items:
+    """Iterated the old way."""
+
+    def __getitem__(self, i: Any) -> Any:
+        if i > 2:
+            raise IndexError
+        return i * 10
+
+
+@program()
+def user_iterators(x: Any) -> Any:
+    log: list[Any] = []
+    s = Steps(log)
+    out = [v for v in s], list(s), next(s, "end"), [v for v in Items()], 20 in Items(), list(zip(s, Items()))
+    for v in iter(s):
+        x = x + v
+    it = iter(s)
+    return x, out, log, next(it), next(it), it is s, (lambda *a: a)(*s), {*s} == {1, 2, 3}, max(s), sum(s)
+
+
+class Logged:
+    """Writes down each comparison."""
+
+    def __init__(self, v: Any, log: Any) -> None:
+        self.v, self.log = v, log
+
+    def __lt__(self, other: Any) -> Any:
+        self.log.append(("lt", self.v, other.v))
+        return self.v < other.v
+
+    def __gt__(self, other: Any) -> Any:
+        self.log.append(("gt", self.v, other.v))
+        return self.v > other.v
+
+    def __eq__(self, other: object) -> Any:
+        self.log.append(("eq", self.v, getattr(other, "v", None)))
+        return isinstance(other, Logged) and self.v == other.v
+
+    def __hash__(self) -> int:
+        self.log.append(("hash", self.v))
+        return self.v % 2
+
+    def __bool__(self) -> bool:
+        self.log.append(("bool", self.v))
+        return self.v > 0
+
+
+@program()
+def comparisons_are_made_once(x: Any) -> Any:
+    log: list[Any] = []
+    a, b, c, d = (Logged(v, log) for v in (3, 1, 2, 1))
+    order = [v.v for v in sorted([a, b, c])], max(a, b, c).v, min(a, b, c).v, [v.v for v in sorted([a, b, c], reverse=True)]
+    table = {a: 1, b: 2}
+    table[d] = 3
+    found = table[d], c in table, d in [a, b], [a, b, c].index(c), [b, d].count(d), (a, b) == (a, d), {b} == {d}, len(table), table.pop(b)
+    return x, order, found, any([c, a]), all([a, b]), not a, a and b is b, bool(c), log
+
+
 # scopes
 
 

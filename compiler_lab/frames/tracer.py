@@ -38,6 +38,7 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from .interpreter import Frame
+    from .values.hashing import UserKey
     from .values.functions import FunctionValue, GeneratorRun
     from .values.higher_order import Subgraph
 
@@ -80,6 +81,7 @@ class Tracer:
         self.scopes: dict[int, Scope] = {}
         self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # where the program is; see values/contexts.py
         self.generators: list[GeneratorRun] = []  # all of them; one that is left suspended may have more to do
+        self.keys: dict[int, UserKey] | None = None  # inside a method that takes one key: it is hashed once
         self.warned: list[Recipe] = []  # what is shown before the graph runs
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
         if self.shapes.history.scalars or self.shapes.history.data_sizes:

@@ -204,6 +204,9 @@ class PureMethod(Value):
         return call_method(t, self.real, args, kwargs)
 
 
+ONE_KEY = frozenset({"pop", "setdefault", "remove", "discard"})  # methods that look a key up more than once here, and once in Python
+
+
 class BoundBuiltin(Value):
     """A modelled method taken from its owner: ``items.append``."""
 
@@ -214,7 +217,13 @@ class BoundBuiltin(Value):
         return f"{self.name} of {self.owner.describe()}"
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return self.owner.METHODS[self.name](t, self.owner, args, kwargs)
+        if self.name not in ONE_KEY:
+            return self.owner.METHODS[self.name](t, self.owner, args, kwargs)
+        before, t.keys = t.keys, {}
+        try:
+            return self.owner.METHODS[self.name](t, self.owner, args, kwargs)
+        finally:
+            t.keys = before
 
 
 class Opaque(Value):

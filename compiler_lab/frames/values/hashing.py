@@ -23,15 +23,25 @@ PLAIN = (int, float, complex, str, bytes, bool, range)
 
 
 class UserKey:
-    """A user's object as a key: its hash was computed once, its ``__eq__`` runs when Python's dict asks."""
+    """A user's object as a key, made for one operation: its hash was computed once, and its ``__eq__`` runs once for each key that Python's
+    dict compares it with, however many look-ups the operation takes here."""
 
     def __init__(self, t: Tracer, value: Value, number: int) -> None:
         self.t, self.value, self.number = t, value, number
+        self.made, self.answers = t.steps, dict[int, tuple[object, bool]]()  # the other key is kept, so that its id stays its own
 
     def __hash__(self) -> int:
         return self.number
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, UserKey) and other.value is self.value:
+            return True
+        newer, older = (other, self) if isinstance(other, UserKey) and other.made > self.made else (self, other)
+        if id(older) not in newer.answers:
+            newer.answers[id(older)] = older, self._asked(other)
+        return newer.answers[id(older)][1]
+
+    def _asked(self, other: object) -> bool:
         from .operators import compare
 
         return compare(self.t, "==", self.value, other.value if isinstance(other, UserKey) else _back(self.t, other)).truth(self.t)
@@ -50,7 +60,11 @@ def user_key(t: Tracer, value: Value) -> Hashable:
     real = getattr(value, "real", None)
     if isinstance(real, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
         return real
-    return UserKey(t, value, number_of(t, value))
+    if t.keys is None:
+        return UserKey(t, value, number_of(t, value))
+    if id(value) not in t.keys:
+        t.keys[id(value)] = UserKey(t, value, number_of(t, value))
+    return t.keys[id(value)]
 
 
 def number_of(t: Tracer, value: Value) -> int:
