@@ -38,8 +38,8 @@ from .values.wrap import wrap
 
 if TYPE_CHECKING:
     from .interpreter import Frame
-    from .values.hashing import UserKey
     from .values.functions import FunctionValue, GeneratorRun
+    from .values.hashing import UserKey
     from .values.higher_order import Subgraph
 
 MAX_DEPTH, MAX_STEPS = 80, 1_000_000

@@ -204,7 +204,7 @@ CONSTRUCTORS: dict[type[Any], Handler] = {
     filter: iterators.filter_values,
     reversed: iterators.reversed_values,
     functools.partial: _partial,
-    types.MethodType: lambda t, args, kwargs: MethodValue(*args),
+    types.MethodType: lambda t, args, kwargs: MethodValue(args[0], args[1]),
     itertools.chain: iterators.chain,
     itertools.islice: iterators.islice,
     itertools.product: iterators.product,
