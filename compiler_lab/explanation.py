@@ -27,10 +27,11 @@ from .core.provenance import Location, own_location, stack_of
 from .frames.convert import Captured, Stats
 from .frames.entry import CompiledFunction, compile_function
 from .frames.frame import FrameInput
-from .frames.interpreter import interpret
+from .frames.interpreter import interpret_piece
 from .frames.ir import Break, CapturedGraph, Specialization
 from .frames.module import OptimizedModule
 from .frames.recompiles import Recompile, calling_line
+from .frames.shapes import SizeHistory
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class _Watch:
     """Stands in for the pipeline: captures, runs graphs eagerly, and notes what happens."""
 
     def __init__(self) -> None:
+        self.history = SizeHistory()
         self.graphs: list[CapturedGraph] = []
         self.guards: list[str] = []
         self.lines: dict[Location, list[Any]] = {}  # inside, outside, seconds inside, seconds outside
@@ -149,7 +151,7 @@ class _Watch:
     def interpret(self, frame: FrameInput) -> Specialization:
         start = time.perf_counter()
         try:
-            return interpret(frame)
+            return interpret_piece(frame, self.history)
         except BaseException:
             self.converting += time.perf_counter() - start
             raise

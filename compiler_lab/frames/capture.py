@@ -21,19 +21,22 @@ from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR
 from ..core.provenance import Location
 from .assemble import assemble
+from .film import Film, Filming, Shot
 from .frame import FrameInput
 from .interpreter import interpret
 from .ir import Break, CapturedGraph, Effect, Guard, Recipe, Source, Specialization
 from .reasons import CaptureUnsupported
+from .shapes import Shapes
 from .values.modules import HOOKS
 
 
 class Capture(Artifact):
-    """What capture saw of one frame: ``graphs`` (one, or none when it was left to Python), ``guards``, ``breaks``."""
+    """What capture saw of one frame: ``graphs`` (one, or none when it was left to Python), ``guards``, ``breaks``; ``film`` when asked for."""
 
     stage = "frames"
 
-    def __init__(self, frame: FrameInput, specialization: Specialization | None, breaks: tuple[Break, ...] = ()) -> None:
+    def __init__(self, frame: FrameInput, specialization: Specialization | None, breaks: tuple[Break, ...] = (), shots: tuple[Shot, ...] | None = None) -> None:
+        self.film = Film(shots, self.run, breaks) if shots is not None else None
         self.frame, self.specialization, self.breaks = frame, specialization, breaks
         self.decisions = tuple(
             Decision("guard", (_guard_id(i),), "installed", g.kind, {"text": g.text(), "why": g.why}) for i, g in enumerate(self.guards)
@@ -196,15 +199,29 @@ def frame_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     return FrameInput(code, {**bound.arguments, **free}, target.__globals__, builtins if isinstance(builtins, dict) else vars(builtins), cells)
 
 
-def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Capture:
-    """Capture one call of ``fn`` without making it.
+def capture(fn: Callable[..., Any], *args: Any, film: bool = False, **kwargs: Any) -> Capture:
+    """Capture one call of ``fn`` without making it. ``film``: record every instruction, in ``Capture.film``.
 
     Returns a ``Capture``; what capture cannot model is a ``Break`` in it, not an exception. Raises ``CaptureUnsupported`` for what has no
     Python frame, TypeError where the arguments do not fit.
     """
     frame = frame_of(fn, args, kwargs)
+    filmed: list[Filming] = []  # a capture that cannot have symbolic sizes is made a second time, without: the last film counts
+
+    def filming(shapes: Shapes) -> Filming:
+        filmed.append(Filming(shapes))
+        return filmed[-1]
+
     try:
-        return Capture(frame, interpret(frame))
+        return Capture(frame, interpret(frame, None, filming if film else None), (), _shots(filmed) if film else None)
     except CaptureUnsupported as error:
         where = error.stack or (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
-        return Capture(frame, None, (Break(error.reason, error.what, error.instruction, where, error.hint),))
+        found = Break(error.reason, error.what, error.instruction, where, error.hint)
+        return Capture(frame, None, (found,), _shots(filmed, f"{found.reason}: {found.what}") if film else None)
+
+
+def _shots(filmed: list[Filming], broke: str = "") -> tuple[Shot, ...]:
+    for film in filmed[-1:]:
+        film.finish(broke)
+        return tuple(film.shots)
+    return ()

@@ -175,20 +175,40 @@ class FrameHook:
             self._reset_pending()
 
 
+class _Shown:
+    """What the C side holds during one region, in the callback's place: an exception out of a callback makes it lose its reference, for good."""
+
+    __slots__ = ("_callback", "_torchdynamo_orig_backend")
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback: Callback | None = callback
+        self._torchdynamo_orig_backend: Any = getattr(callback, "_torchdynamo_orig_backend", callback)
+
+    def __call__(self, frame: Any, cache_entry: Any, state: Any) -> Answer:
+        assert self._callback is not None
+        return self._callback(frame, cache_entry, state)
+
+    def close(self) -> None:
+        self._callback = self._torchdynamo_orig_backend = None
+
+
 class Region:
     """``with hook.region(callback): f()`` shows the frames of this thread to ``callback``; the previous hook is back after it."""
 
-    __slots__ = ("_callback", "_hook", "_previous")
+    __slots__ = ("_callback", "_hook", "_previous", "_shown")
 
     def __init__(self, hook: FrameHook, callback: Callback | None) -> None:
         self._hook, self._callback = hook, callback
 
     def __enter__(self) -> None:
         self._hook._enter()
-        self._previous = self._hook._ef.set_eval_frame(self._callback)
+        self._shown = None if self._callback is None else _Shown(self._callback)
+        self._previous = self._hook._ef.set_eval_frame(self._shown)
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._hook._ef.set_eval_frame(self._previous)
+        if self._shown is not None:
+            self._shown.close()
         self._hook._leave()
 
 

@@ -279,11 +279,12 @@ class Surveying(Stopping):
             pass
 
 
-def interpret(frame: FrameInput, history: SizeHistory | None = None) -> Specialization:
-    """Capture one frame whole; ``history`` is what earlier captures of the same compiled function saw of its sizes.
+def interpret(frame: FrameInput, history: SizeHistory | None = None, make: Callable[[Shapes], Interpreter] | None = None) -> Specialization:
+    """Capture one frame whole; ``history`` is what earlier captures of the same compiled function saw of its sizes; ``make``: an interpreter
+    of one's own.
 
     Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
-    return _symbolic_or_not(frame, history, lambda symbols: _run(Interpreter(symbols()), frame))
+    return _symbolic_or_not(frame, history, lambda symbols: _run((make or Interpreter)(symbols()), frame))
 
 
 def interpret_piece(frame: FrameInput, history: SizeHistory | None = None) -> Specialization:

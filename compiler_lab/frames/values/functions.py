@@ -68,7 +68,7 @@ class Scope:
 
     def __init__(self, t: Tracer, names: dict[str, Any], base: Source | None, builtins: dict[str, Any]) -> None:
         self.t, self.names, self.base, self.builtins = t, names, base, builtins
-        self.library = base is not None and is_library_module(str(names.get("__name__")))
+        self.library = is_library_module(str(names.get("__name__")))
         self.read: dict[str, Value] = {}
         self.written: dict[str, Value] = {}
         self.removed: dict[str, None] = {}
