@@ -19,8 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from compiler_lab.core.errors import InvalidIR, Unsupported
 from compiler_lab.core.provenance import Location
+from compiler_lab.frames import guard_costs
 from compiler_lab.frames.frame import FrameInput
-from compiler_lab.frames.guard_table import KINDS, LEAVES, exact
+from compiler_lab.frames.guard_table import KINDS, LEAVES, RELATIONS, exact
 from compiler_lab.frames.guards import GuardTree
 from compiler_lab.frames.ir import Guard, Source
 
@@ -536,5 +537,6 @@ def test_the_cost_of_each_leaf_is_measured_when_asked() -> None:
     figures = {i.id: i.facts["nanoseconds"] for i in (whole, *parts)}
     assert all(f >= 0 for f in figures.values()) and whole.facts["nanoseconds"] > 0
     assert sum(i.facts["nanoseconds"] for i in parts if i.kind == "tensor") > 0
+    assert set(guard_costs.RELATIONS) == {"alive", *RELATIONS}
     assert 0.2 < sum(i.facts["nanoseconds"] for i in parts) / whole.facts["nanoseconds"] < 5
     assert t.check(locals)

@@ -8,6 +8,7 @@ PyTorch's counterpart: ``torch._dynamo.export`` and ``torch._dynamo.explain``.
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import io
 import re
@@ -38,9 +39,14 @@ class Capture(Artifact):
     def __init__(self, frame: FrameInput, specialization: Specialization | None, breaks: tuple[Break, ...] = (), shots: tuple[Shot, ...] | None = None) -> None:
         self.film = Film(shots, self.run, breaks) if shots is not None else None
         self.frame, self.specialization, self.breaks = frame, specialization, breaks
-        self.decisions = tuple(
-            Decision("guard", (_guard_id(i),), "installed", g.kind, {"text": g.text(), "why": g.why}) for i, g in enumerate(self.guards)
-        ) + tuple(Decision("break", (frame.code.co_name,), "left to Python", b.reason, {"instruction": b.instruction, "what": b.what}) for b in breaks)
+
+    @functools.cached_property
+    def decisions(self) -> tuple[Decision, ...]:  # pyright: ignore[reportIncompatibleVariableOverride] - made when somebody asks
+        guards = (Decision("guard", (_guard_id(i),), "installed", g.kind, {"text": g.text(), "why": g.why}) for i, g in enumerate(self.guards))
+        breaks = (
+            Decision("break", (self.frame.code.co_name,), "left to Python", b.reason, {"instruction": b.instruction, "what": b.what}) for b in self.breaks
+        )
+        return (*guards, *breaks)
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

@@ -214,7 +214,8 @@ class CompiledFunction:
             if entry is not None:
                 return entry
             if len(mine) >= self.converter.options.recompile_limit:
-                self.converter.timeline.limit(frame.code, len(mine), mine, frame.locals)
+                if any(e.graph for e in mine):  # nobody misses more entries of a frame that has no tensor work
+                    self.converter.timeline.limit(frame.code, len(mine), mine, frame.locals)
                 return None
             if mine:
                 self.converter.timeline.recompiled(frame.code, len(mine) + 1, mine, frame.locals)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.artifact import Item
 from .guard_nodes import Access, Node, Relation, gained, nodes_of, overlap
 from .hook import GuardRoot
+from .shape_guards import checker
 
 if TYPE_CHECKING:
     from .guards import GuardTree
@@ -110,5 +111,6 @@ RELATIONS: dict[str, Callable[[GuardRoot, Relation], None]] = {
     "aliased": _together,
     "not_aliased": _together,
     "absent": lambda root, r: root.leaf(root.manager, "epilogue_lambda", lambda _: gained(r.facts) is None, text=""),
+    "shape": lambda root, r: root.leaf(root.manager, "epilogue_lambda", checker([(r.facts, r.nodes)]), text=""),
     "disjoint": lambda root, r: root.leaf(root.manager, "epilogue_lambda", lambda locals: overlap(r.facts, lambda node: node.value(locals)) is None, text=""),
 }

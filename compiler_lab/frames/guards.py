@@ -32,7 +32,7 @@ from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show
 from .hook import GuardRoot, frame_names
 from .ir import Guard, Source
 from .shape_guards import checker, holds
-from .sources import Step, canonical, read, root_name, step_of
+from .sources import Step, module_table, read, root_name, step_of
 
 GLOBALS = "<globals>"  # no Python name can be this
 STAGE = "frames.guards"
@@ -146,6 +146,7 @@ class _Build:
         self.decisions: list[Decision] = []
         self.stack: Stack = ()
         self.values: dict[Node, Any] = {self.top: None}  # only while building
+        self.places: dict[Source, Node] = {}
         self.anchors: dict[str, Any] = {}
         self.anchor_manager: Any = None
         self.absent: dict[int, tuple[weakref.ref[Any], list[str]]] = {}  # class -> what it must not gain
@@ -159,7 +160,7 @@ class _Build:
             return
         if guard.source is None:
             raise InvalidIR(f"a {guard.kind!r} guard needs a source")
-        node = self._node(canonical(guard.source, self.frame.locals, self.frame.globals, self.frame.builtins))
+        node = self._node(guard.source)
         leaf = make_leaf(guard, self.values[node], self._died)
         always_dict = guard.source.kind == "attr" and guard.source.key == "__dict__"
         if leaf.row.needs_type and not always_dict and not any(x.kind in ("type", *TYPED) for x in node.leaves):
@@ -208,7 +209,7 @@ class _Build:
     def _disjoint(self, guard: Guard) -> None:
         """``guard.expected``: (sources that are written, the others). Where sizes and strides are guarded, only addresses are read at a call."""
         written, others = guard.expected
-        places = [(canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins), s in written) for s in (*written, *others)]
+        places = [(s, s in written) for s in (*written, *others)]
         nodes = [self._node(source) for source, _ in places]
         spans = tuple((node, None if is_open(node) else extent(self.values[node]), written) for node, (_, written) in zip(nodes, places, strict=True))
         spans = tuple(span for span in spans if span[1] != 0)
@@ -220,7 +221,7 @@ class _Build:
         self.relations.append(relation)
 
     def _sizes(self, guard: Guard) -> None:
-        sources = (canonical(n.source, self.frame.locals, self.frame.globals, self.frame.builtins) for n in guard.expected.numbers)
+        sources = (n.source for n in guard.expected.numbers)
         relation = Relation("shape", tuple(map(self._node, sources)), guard.expected, guard.expected.text(), guard.stack or self._definition())
         if not holds(relation.facts, [self.values[n] for n in relation.nodes]):
             raise InvalidIR(f"{relation.text}: this does not hold for the frame it was made from", where=own_location(guard.stack))
@@ -247,7 +248,7 @@ class _Build:
             special(guard)
             return
         expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)
-        sources = [canonical(s, self.frame.locals, self.frame.globals, self.frame.builtins) for s in (guard.source, *expected) if s is not None]
+        sources = [s for s in (guard.source, *expected) if s is not None]
         nodes = tuple(dict.fromkeys(map(self._node, sources)))
         text = f"{' and '.join(n.text for n in nodes)}: {RELATIONS[guard.kind]}"
         relation = Relation(guard.kind, nodes, None, RELATIONS[guard.kind], guard.stack)
@@ -295,10 +296,15 @@ class _Build:
         self.root.leaf(flag, "true_match" if inference else "false_match", text=RELATIONS["global_state"])
 
     def _node(self, source: Source) -> Node:
-        if source.base is None:
-            return self._root_node(source)
-        base = self._node(source.base)
+        if (node := self.places.get(source)) is None:
+            node = self.places[source] = self._root_node(source) if source.base is None else self._below(self._node(source.base), source)
+        return node
+
+    def _below(self, base: Node, source: Source) -> Node:
+        """The node that ``source`` reads from ``base``; a module's parameters, buffers and submodules through its dicts (``canonical``)."""
         value = self.values[base]
+        if source.kind == "attr" and (table := module_table(value, source.key)) is not None:
+            return self._below(self._below(base, Source("attr", table, source.base)), Source("dict_item", source.key))
         step = step_of(source, value)
         if (node := base.children.get(step.identity)) is None:
             label = f".{source.key}" if source.kind in ("attr", "type_attr") else f"[{source.key!r}]" if _printable(source.key) else f"[{show(source.key)}]"

@@ -7,6 +7,7 @@ can be printed, compared and saved. PyTorch's counterpart: ``torch/_dynamo/{sour
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -32,7 +33,26 @@ class Source:
     key: Any
     base: Source | None = None
 
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, id(self.key) if self.kind == "constant" else self.key, self.base))
+
+    def __hash__(self) -> int:  # sources are looked up all the time, and long ones would be hashed to their roots each time
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        """The same path; constants are the same object, whatever their own ``==`` says."""
+        if self is other:
+            return True
+        if not isinstance(other, Source) or self.kind != other.kind:
+            return False
+        return (self.key is other.key or (self.kind != "constant" and self.key == other.key)) and self.base == other.base
+
     def text(self) -> str:
+        return self._text
+
+    @functools.cached_property
+    def _text(self) -> str:
         if self.base is None:
             named = getattr(self.key, "__qualname__", None) or getattr(self.key, "__name__", None) or f"a {type(self.key).__name__}"
             return f"K[{named}]" if self.kind == "constant" else f"{ {'local': 'L', 'global': 'G', 'closure': 'C'}[self.kind] }[{self.key!r}]"

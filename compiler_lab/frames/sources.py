@@ -113,6 +113,15 @@ def _in_instance_dict(base: Any, key: str) -> bool:
     return key in base.__dict__ and not hasattr(type(on_class), "__set__")
 
 
+def module_table(owner: Any, name: str) -> str | None:
+    """Which of a module's dicts ``owner.name`` is read from by ``nn.Module.__getattr__``; None where something else is read."""
+    if not isinstance(owner, torch.nn.Module) or type(owner).__getattr__ is not torch.nn.Module.__getattr__:
+        return None
+    if name in owner.__dict__ or hasattr(type(owner), name):
+        return None
+    return next((table for table in MODULE_TABLES if name in owner.__dict__.get(table, ())), None)
+
+
 def canonical(source: Source, locals: Mapping[str, Any], globals: Mapping[str, Any], builtins: Mapping[str, Any] | None = None) -> Source:
     """``source`` with a module's parameters, buffers and submodules reached through their dicts, not through ``__getattr__``.
 
@@ -122,12 +131,9 @@ def canonical(source: Source, locals: Mapping[str, Any], globals: Mapping[str, A
         return source
     base = canonical(source.base, locals, globals, builtins)
     if source.kind == "attr":
-        owner = resolve(base, locals, globals, None, builtins)
-        plain = isinstance(owner, torch.nn.Module) and type(owner).__getattr__ is torch.nn.Module.__getattr__
-        if plain and source.key not in owner.__dict__ and not hasattr(type(owner), source.key):
-            for table in MODULE_TABLES:
-                if source.key in owner.__dict__.get(table, ()):
-                    return Source("dict_item", source.key, Source("attr", table, base))
+        table = module_table(resolve(base, locals, globals, None, builtins), source.key)
+        if table is not None:
+            return Source("dict_item", source.key, Source("attr", table, base))
     return source if base is source.base else Source(source.kind, source.key, base)
 
 
