@@ -150,6 +150,7 @@ ADVICE: dict[str, Callable[[Failure], str]] = {
     "dict_keys": _same("give {name} the same keys, in the same order, at each call"),
     "no_attr": _same("set the attributes of {name} before the first call"),
     "no_key": _same("set the attributes of {name} before the first call"),
+    "has_key": _same("give {name} the same keys at each call"),
     "missing": _same("give {name} the same contents at each call"),
     "aliased": _same("pass the same tensor in both places at each call, or never"),
     "not_aliased": _same("pass different tensors at each call"),
