@@ -611,6 +611,8 @@ class WeakReference(Value):
         found = t.by_real.get(id(self.real()))
         if found is None:
             raise t.refuse("unknown-callable", "a weak reference to something that was not reached otherwise")
+        if found.source is None or found.source.base is None:
+            raise t.refuse("unknown-callable", "a weak reference to something that may live no longer than a variable")
         t.guard("id", self.source, None, why="the reference was followed")
         t.guard("id", found.source, None, why="a reference to it was followed")
         return found
