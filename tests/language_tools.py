@@ -317,3 +317,41 @@ def properties_of_conditions(x: Any, a: Any, b: Any) -> Any:
     while a != b:
         a, b = min(a, b), max(a, b) - 1
     return z, a, b
+
+
+class Steps:
+    """An iterator that starts anew for each loop."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+
+    def __iter__(self) -> Any:
+        self.log.append("iter")
+        self.at = 0
+        return self
+
+    def __next__(self) -> Any:
+        self.at += 1
+        if self.at > 3:
+            raise StopIteration
+        return self.at
+
+
+class Items:
+    """Iterated the old way."""
+
+    def __getitem__(self, i: Any) -> Any:
+        if i > 2:
+            raise IndexError
+        return i * 10
+
+
+@program()
+def user_iterators(x: Any) -> Any:
+    log: list[Any] = []
+    s = Steps(log)
+    out = [v for v in s], list(s), next(s, "end"), [v for v in Items()], 20 in Items(), list(zip(s, Items()))
+    for v in iter(s):
+        x = x + v
+    it = iter(s)
+    return x, out, log, next(it), next(it), it is s, (lambda *a: a)(*s), {*s} == {1, 2, 3}, max(s), sum(s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -286,3 +287,32 @@ def test_an_error_that_the_program_handles_is_not_logged(caplog: pytest.LogCaptu
     """Torch logs with a traceback what raises on fakes, although the program expects it."""
     assert compiler_lab.compile(handles_a_shape_error, backend="eager")(torch.ones(2)) == handles_a_shape_error(torch.ones(2))
     assert not caplog.records
+
+
+def changes_frozen(x: Tensor) -> tuple[Any, ...]:
+    items = frozenset([1, 2])
+    kept = items
+    items |= {3}
+    try:
+        items.add(4)  # type: ignore[attr-defined]
+    except AttributeError as error:
+        return x + 1, items, kept, str(error)
+    return x, items, kept
+
+
+def follows_dead(x: Tensor) -> Tensor:
+    made = x + 1
+    reference = weakref.ref(made)
+    print("a break")
+    total = made.sum()
+    del made
+    return total + (reference() is None)
+
+
+@pytest.mark.parametrize("program", [changes_frozen, follows_dead])
+def test_what_a_value_cannot_do(program: Callable[..., Any]) -> None:
+    """A frozenset had the methods of a set; a weak reference gave a tensor that the frame had let go."""
+    x = torch.ones(2)
+    compiled = compiler_lab.compile(program, backend="eager")
+    compiled(x)  # capture itself keeps what it looks at until it is collected
+    assert repr(compiled(x)) == repr(program(x))

@@ -226,20 +226,22 @@ def _until(t: Tracer, function: Value, sentinel: Value) -> Iterator[Value]:
 def enumerate_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     start = t.constant(t.fold(operator.index, [t.constant(kwargs.get("start") or (args[1] if len(args) > 1 else Constant(0)))]))
     inner = iter_value(t, args[:1], {})
-    steps = Steps(SequenceValue([Constant(i), v], tuple) for i, v in zip(itertools.count(start), _each(inner.iterate(t))))
+    steps = Steps(SequenceValue([Constant(i), v], tuple) for i, v in zip(itertools.count(start), _rest(t, inner)))
     made = make(steps, enumerate)
     made.origin = Origin(enumerate, (inner,), steps, start)
     return made
 
 
-def _each(run: Iterator[Value]) -> Iterator[Value]:
-    yield from run
+def _rest(t: Tracer, it: Value) -> Iterator[Value]:
+    """What is left of an iterator, whose ``__iter__`` is not asked again."""
+    while (value := step(t, it)) is not None:
+        yield value
 
 
 def zip_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     strict = t.constant(kwargs.get("strict", Constant(False)))
     inner = tuple(iter_value(t, [a], {}) for a in args)
-    runs = [a.iterate(t) for a in inner]
+    runs = [_rest(t, it) for it in inner]
 
     def steps() -> Iterator[Value]:
         try:

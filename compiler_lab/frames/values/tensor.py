@@ -188,7 +188,8 @@ def overlaps(written: torch.Tensor, others: Iterable[torch.Tensor], key: Any = N
     if key is not None and sharing:
         part = written[key]
         written = part if part.untyped_storage()._cdata == memory else written
-    return torch._debug_has_internal_overlap(written) == 1 or any(_place(o) != _place(written) and _meets(o, written) for o in sharing)
+    overlapping = torch._debug_has_internal_overlap(written) == 1  # pyright: ignore[reportPrivateImportUsage]
+    return overlapping or any(_place(o) != _place(written) and _meets(o, written) for o in sharing)
 
 
 def _place(fake: torch.Tensor) -> tuple[Any, ...]:
