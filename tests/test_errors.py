@@ -178,7 +178,7 @@ def test_many_processes_share_one_empty_cache(tmp_path: Path) -> None:
 
 
 def test_too_many_sizes_warn_once_and_run_eagerly() -> None:
-    compiled = compiler_lab.compile(lambda x: x + 1, options={"recompile_limit": 2}, backend="eager")
+    compiled = compiler_lab.compile(lambda x: x + 1, options={"recompile_limit": 2}, backend="eager", dynamic=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for n in range(2, 8):
