@@ -316,3 +316,25 @@ def test_what_a_value_cannot_do(program: Callable[..., Any]) -> None:
     compiled = compiler_lab.compile(program, backend="eager")
     compiled(x)  # capture itself keeps what it looks at until it is collected
     assert repr(compiled(x)) == repr(program(x))
+
+
+def shows(n: Any) -> None:
+    print(n)
+
+
+@pytest.mark.parametrize("pick", [lambda i: max(1, i), lambda i: i or 1, lambda i: min(i, 5)], ids=["max", "or", "min"])
+def test_a_value_that_came_through_an_operation_is_guarded(pick: Callable[[Any], Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """It was on the stack once and read once, and so was taken for one that is only passed on."""
+
+    def program(x: Tensor, i: Any) -> Tensor:
+        y = x + 1
+        shows(pick(i))
+        return y * 2
+
+    compiled = compiler_lab.compile(program, backend="eager", dynamic=False)
+    for i in (True, 5, True, 0, 7):
+        compiled(torch.ones(1), i)
+    got = capsys.readouterr().out
+    for i in (True, 5, True, 0, 7):
+        program(torch.ones(1), i)
+    assert got == capsys.readouterr().out

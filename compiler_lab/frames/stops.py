@@ -53,13 +53,27 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
 
 
 def _passed_on(frame: Frame) -> dict[int, Lazy]:
-    """Values, by id, that were loaded for the present instruction and for nothing else: which ones they are is not for capture to know."""
+    """Values, by id, that were loaded for the present instruction and for nothing else: which ones they are is not for capture to know.
+
+    One that came through another instruction (``max(1, x)``, ``x or y``, a call) was looked at there."""
     found: dict[int, Lazy] = {}
+    loads = _loads(frame)
     for slot in frame.given:
-        if isinstance(slot.value, (Constant, BuiltinValue, Opaque)) and slot.source and slot.reads == sum(v is slot.value for v in frame.stack):
+        if isinstance(slot.value, (Constant, BuiltinValue, Opaque)) and slot.source and slot.reads == loads.count(slot.source.key):
             found[id(slot.value)] = slot
             frame.t.forget(slot.source)
     return found
+
+
+def _loads(frame: Frame) -> list[str]:
+    """The locals that the loads just before the present instruction name."""
+    names: list[str] = []
+    for inst in reversed(frame.info.instructions[: frame.at]):
+        if inst.name == "LOAD_FAST":
+            names.append(inst.value)
+        elif inst.name not in ("LOAD_CONST", "LOAD_GLOBAL", "PUSH_NULL", "KW_NAMES", "PRECALL", "EXTENDED_ARG", "NOP"):
+            break
+    return names
 
 
 def _known(frame: Frame, passed_on: dict[int, Lazy], slot: Part) -> Recipe | None:
