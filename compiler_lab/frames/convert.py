@@ -283,7 +283,7 @@ def _unlogged() -> Generator[None]:
 
 @contextmanager
 def _uncollected() -> Generator[None]:
-    """The first conversion makes torch import about nine hundred modules: collecting in between finds nothing and is a sixth of the time."""
+    """The first conversion makes torch import about nine hundred modules: collecting in between finds nothing."""
     was = gc.isenabled()
     gc.disable()
     try:
