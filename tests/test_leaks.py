@@ -7,6 +7,7 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -264,3 +265,43 @@ def test_entries_of_modules_that_are_gone_are_dropped() -> None:
         gc.collect()
     assert len(graphs) == 12, "entries of dead classes make room"
     assert len(compiled._compiled_function.entries) <= 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "lab"])
+@pytest.mark.parametrize("kind", ["whole", "pieces", "left to Python"])
+def test_what_the_compiling_call_was_given_is_freed_at_once(kind: str, backend: str) -> None:
+    """Capture's own values hold each other: the tensors of a call are not to wait for a collection because of that."""
+
+    def fn(x: Any, items: list[Any]) -> Any:
+        if kind == "pieces":
+            items[0].item()
+        if kind == "left to Python":
+            raise ValueError
+        return x * items[0] + 1
+
+    compiled = compiler_lab.compile(fn, backend=backend)
+    x, y = torch.ones(3), torch.ones(())
+    gone = [weakref.ref(x), weakref.ref(y)]
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ValueError):
+            compiled(x, [y])
+        del x, y
+        assert [r() for r in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_an_exception_that_the_program_handles_keeps_its_traceback() -> None:
+    def fn(x: Any) -> Any:
+        raise ValueError
+
+    compiled = compiler_lab.compile(fn, backend="eager")
+    try:
+        raise KeyError
+    except KeyError as error:
+        with pytest.raises(ValueError) as caught:
+            compiled(X)
+        assert caught.value.__context__ is error
+        assert error.__traceback__ is not None

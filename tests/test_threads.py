@@ -260,7 +260,7 @@ def test_an_interrupt_in_the_backend(name: str, kind: type[BaseException]) -> No
     torch.testing.assert_close(compiled(X), program(X))
 
 
-CLEANUP = frozenset("__exit__ __enter__ _enter _leave _reset_pending _uncollected _same_randomness region".split())
+CLEANUP = frozenset("__exit__ __enter__ _enter _leave _reset_pending _same_randomness region".split())
 
 
 def interrupted(at: int, call: Callable[[], Any]) -> bool:

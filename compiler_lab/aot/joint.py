@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ..core.artifact import Decision
 from ..core.errors import Unsupported
+from ..core.fakes import fake_mode
 from ..core.fx import GraphArtifact, target_name
 from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
@@ -107,9 +108,9 @@ class Primal:
 
 
 def _fake_mode(values: Sequence[Any]) -> Any:
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor
 
-    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), None) or FakeTensorMode()
+    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), None) or fake_mode()
 
 
 class _Joint:

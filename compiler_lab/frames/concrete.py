@@ -19,6 +19,7 @@ import torch.fx as fx
 from torch import Tensor
 
 from ..core.errors import BackendFailed, LabError, Unsupported
+from ..core.fakes import fake_mode
 from ..core.provenance import inherit
 from .values.symbolic import SYMBOLIC
 
@@ -40,9 +41,9 @@ class _Sizes:
     """The numbers that the symbols of a graph stand for in one call."""
 
     def __init__(self, placeholders: Sequence[fx.Node], inputs: Sequence[Any]) -> None:
-        from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+        from torch._subclasses.fake_tensor import FakeTensor
 
-        self.make_fake, self.mode = FakeTensor, FakeTensorMode()
+        self.make_fake, self.mode = FakeTensor, fake_mode()
         self.numbers: dict[Any, int] = {}
         for node, value in zip(placeholders, inputs, strict=True):
             val = node.meta["val"]

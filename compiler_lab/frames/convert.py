@@ -8,9 +8,9 @@ Where PyTorch does this: ``torch/_dynamo/convert_frame.py``.
 
 from __future__ import annotations
 
-import gc
 import logging
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -113,12 +113,13 @@ class Converter:
         """An entry for ``frame``; None when it is left to Python, or when it is ``hooked`` and holds no tensor work.
 
         Raises ``GraphBroken`` under fullgraph, ``BackendFailed`` (and any ``LabError`` of the backend but ``Unsupported``)."""
-        start = time.perf_counter()
+        start, handled = time.perf_counter(), sys.exc_info()[1]
         try:
-            with _same_randomness(), _uncollected(), _unlogged():
+            with _same_randomness(), _unlogged():
                 made = self._frame(frame, hooked)
         except Unsupported as error:
             self.broken(_break(error, frame), self.pieces.root(frame.code), error)
+            _let_go(error, handled)
             return None
         except _FromBackend as error:
             raise error.error from error.error.__cause__
@@ -126,6 +127,7 @@ class Converter:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of capture must not be the user's: Python runs the frame
             self.broken(_internal(error, frame), self.pieces.root(frame.code), error)
+            _let_go(error, handled)
             return None
         if made is None:
             return None
@@ -259,10 +261,17 @@ def _modes_aside() -> AbstractContextManager[Any]:
     return nullcontext() if not modes or any(m._should_skip_dynamo() for m in modes) else _disable_current_modes()
 
 
+def _let_go(error: BaseException | None, handled: BaseException | None) -> None:
+    """The frames that ``error`` came through hold the program's values, and it is done with. ``handled`` is the program's own."""
+    while error is not None and error is not handled:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 @contextmanager
 def unseen() -> Generator[None]:
-    """In here things are compiled: the program's random state, its dispatch modes and its garbage are left as they are."""
-    with _same_randomness(), _uncollected(), _unlogged(), _modes_aside():
+    """In here things are compiled: the program's random state and its dispatch modes are left as they are."""
+    with _same_randomness(), _unlogged(), _modes_aside():
         yield
 
 
@@ -279,18 +288,6 @@ def _unlogged() -> Generator[None]:
         yield
     finally:
         logger.removeFilter(others)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """The first conversion makes torch import about nine hundred modules: collecting in between finds nothing."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
@@ -42,6 +42,7 @@ from .values.objects import ExceptionValue
 if TYPE_CHECKING:
     from .code import Inst
 
+T = TypeVar("T", bound="Interpreter")
 NOTHING = Recipe("constant", None)
 
 
@@ -284,7 +285,7 @@ def interpret(frame: FrameInput, history: SizeHistory | None = None, make: Calla
     of one's own.
 
     Raises ``CaptureUnsupported`` (its ``as_break()`` is the ``Break``) where that is not possible."""
-    return _symbolic_or_not(frame, history, lambda symbols: _run((make or Interpreter)(symbols()), frame))
+    return _symbolic_or_not(frame, history, lambda symbols: _run(make(symbols()), frame) if make else _whole(frame, symbols()))
 
 
 def interpret_piece(frame: FrameInput, history: SizeHistory | None = None) -> Specialization:
@@ -321,30 +322,45 @@ def _symbolic_or_not(frame: FrameInput, history: SizeHistory | None, capture: Ca
     return plain
 
 
-def _piece(frame: FrameInput, symbols: Callable[[], Shapes]) -> Specialization:
-    t = Interpreter(symbols())
-    try:
+def _whole(frame: FrameInput, shapes: Shapes) -> Specialization:
+    with _done(Interpreter(shapes)) as t:
         return _run(t, frame)
-    except CaptureUnsupported as error:
-        if t.top is None or error.reason == "raise" or not resumable(frame.code):
-            raise
-        end = t.top.began - before_call(t.top.info, t.top.at)
-        if (stopped := _stopped(frame, symbols, end, error.as_break())) is None:
-            raise
-        return stopped
+
+
+def _piece(frame: FrameInput, symbols: Callable[[], Shapes]) -> Specialization:
+    with _done(Interpreter(symbols())) as t:
+        try:
+            return _run(t, frame)
+        except CaptureUnsupported as error:
+            if t.top is None or error.reason == "raise" or not resumable(frame.code):
+                raise
+            end = t.top.began - before_call(t.top.info, t.top.at)
+            if (stopped := _stopped(frame, symbols, end, error.as_break())) is None:
+                raise
+            return stopped
 
 
 def _stopped(frame: FrameInput, symbols: Callable[[], Shapes], end: int, found: Break) -> Specialization | None:
     """The frame captured again (capture is deterministic) up to step ``end``, or to the last one before it where the state can be put together."""
+    with suppress(CaptureUnsupported), _done(Stopping(symbols(), end, found)) as t:
+        return _run(t, frame)
+    with _done(Surveying(symbols(), end, found)) as survey:
+        with suppress(CaptureUnsupported):
+            _run(survey, frame)
+        best = survey.best
+    if best < 0:
+        return None
+    with _done(Stopping(symbols(), best, found)) as t:
+        return _run(t, frame)
+
+
+@contextmanager
+def _done(t: T) -> Generator[T]:
+    """Its values hold the program's, and it and its values hold each other: what the program drops is to be freed at once."""
     try:
-        return _run(Stopping(symbols(), end, found), frame)
-    except CaptureUnsupported:
-        survey = Surveying(symbols(), end, found)
-    try:
-        _run(survey, frame)
-    except CaptureUnsupported:
-        pass
-    return _run(Stopping(symbols(), survey.best, found), frame) if survey.best >= 0 else None
+        yield t
+    finally:
+        vars(t).clear()
 
 
 def _run(t: Interpreter, frame: FrameInput) -> Specialization:

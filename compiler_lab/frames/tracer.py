@@ -22,6 +22,7 @@ import torch.fx as fx
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 
 from ..core.artifact import Decision
+from ..core.fakes import fake_mode
 from ..core.modes import autocast_state
 from ..core.provenance import Stack
 from .ir import Guard, Number, Recipe, Source
@@ -56,10 +57,10 @@ class Tracer:
     """State of one capture. ``inline`` is the interpreter's."""
 
     def __init__(self, shapes: Shapes | None = None) -> None:
-        from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+        from torch._subclasses.fake_tensor import FakeTensor
 
         self.make_fake: Callable[..., Any] = FakeTensor
-        self.mode = FakeTensorMode(allow_non_fake_inputs=False, static_shapes=True)
+        self.mode = fake_mode(allow_non_fake_inputs=False, static_shapes=True)
         self.shapes = shapes or Shapes()
         self.dispatcher: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.graph = self.root = fx.Graph()

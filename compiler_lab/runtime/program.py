@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ..core.artifact import Artifact, Item
 from ..core.errors import CodegenFailed, InvalidIR
 from ..lowering.ir import ExternNode
-from .assembly import AssemblyLine, Span, compile_to_assembly, disassemble
 from .toolchain import Toolchain, header
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
+    from .assembly import AssemblyLine
 
 
 class Program(Artifact):
@@ -64,6 +64,8 @@ class Program(Artifact):
     def _assembly(self) -> tuple[AssemblyLine, ...]:
         if self.library is None or self.toolchain is None:
             return ()
+        from .assembly import Span, compile_to_assembly, disassemble  # here: its patterns take longer to prepare than a kernel to load
+
         spans = tuple(Span(k.name, k.first, k.last) for k in self.kernels.kernels)
         return disassemble(self.library, spans) or compile_to_assembly(self.kernels.source, header(), self.toolchain, spans)
 
