@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from .ir import Effect, Guard, Recipe, Source
 from .recipes import constant
 from .values.base import Value
+from .values.classes import ClassValue
 from .values.containers import DequeValue, ExistingDict, ExistingList, ExistingSet
 from .values.functions import Cell, FunctionValue, Scope
 from .values.modules import ModuleInstance
 from .values.namespace import NamespaceValue
-from .values.objects import ClassValue, EnumValue, ObjectValue
+from .values.objects import EnumValue, ObjectValue
 
 if TYPE_CHECKING:
     from .result import Results

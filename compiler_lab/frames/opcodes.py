@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .values.base import NONE, NULL, Constant, Raised, Slot, Value
+from .values.classes import ClassValue
 from .values.containers import DictValue, SequenceValue, SetValue, SliceValue, key_of, pairs_of
 from .values.functions import Cell, CellValue
-from .values.objects import ClassValue, SuperValue
+from .values.objects import SuperValue
 from .values.operators import binary, compare, identical, unary
 from .values.strings import format_value
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from .opcodes_match import OPCODES, Exit, row
 from .values.base import NONE, NULL, Constant, Raised, Slot
 from .values.builtins import classes_of
+from .values.classes import ClassValue
 from .values.containers import DictValue, pairs_of
 from .values.exceptions import Traceback, made, raise_from
 from .values.functions import CellValue, FunctionValue, GeneratorRun
 from .values.iterators import IteratorValue, iter_value, step
-from .values.objects import ClassValue
 from .values.operators import identical
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from .opcodes import OPCODES, Exit, row
 from .values.base import NONE, Constant, NotConstant, Raised, Value
 from .values.builtins import classes_of, is_attribute_error, is_subclass, type_of
+from .values.classes import ClassValue
 from .values.containers import DictValue, SequenceValue
-from .values.objects import ClassValue
 
 if TYPE_CHECKING:
     from .code import Inst

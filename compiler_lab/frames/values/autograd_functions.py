@@ -20,10 +20,10 @@ from torch.autograd.function import BackwardCFunction
 from ...core.higher_order import FunctionCall, Saved
 from ...core.modes import no_autocast
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .classes import ClassValue
 from .containers import SequenceValue
 from .contexts import follow
 from .higher_order import Subgraph
-from .objects import ClassValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -18,9 +18,11 @@ import torch
 from ..ir import Source
 from . import hashing, iterators, stdlib, strings
 from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant, Opaque, PureMethod, Raised, Value
+from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
-from .objects import ClassValue, ExceptionValue, ObjectValue, lookup
+from .lookup import lookup
+from .objects import ExceptionValue, ObjectValue
 from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
 from .symbolic import convert, extreme
 from .tensor import TensorMethod, TensorValue

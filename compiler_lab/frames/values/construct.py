@@ -18,10 +18,12 @@ import torch
 from . import iterators, stdlib, strings
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .builtins import TYPE_OF, Handler
+from .classes import ClassValue
 from .containers import DequeValue, DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
 from .functions import MethodValue, PartialValue
-from .objects import KNOWN_METACLASSES, ClassValue, ExceptionValue, ObjectValue, SuperValue, bind, lookup
+from .lookup import KNOWN_METACLASSES, bind, lookup
+from .objects import ExceptionValue, ObjectValue, SuperValue
 from .symbolic import convert
 from .tensor import TensorValue
 

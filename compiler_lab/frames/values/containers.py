@@ -78,7 +78,7 @@ class SequenceValue(Value):
         if name in fields:
             return force(self.items[fields.index(name)])
         if name not in self.METHODS and name != "__class__" and hasattr(self.cls, "_fields"):
-            from .objects import class_attribute
+            from .lookup import class_attribute
 
             return class_attribute(t, self, self.cls, name)
         return super().get(t, name)

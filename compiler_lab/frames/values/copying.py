@@ -11,9 +11,11 @@ import types
 from typing import TYPE_CHECKING
 
 from .base import Args, Constant, Kwargs, Value
+from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue, SliceValue, key_of
 from .functions import FunctionValue
-from .objects import ClassValue, ObjectValue, bind, find_in_class
+from .lookup import bind, find_in_class
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

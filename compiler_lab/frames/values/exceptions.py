@@ -11,7 +11,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
-from .objects import ClassValue, ExceptionValue
+from .classes import ClassValue
+from .objects import ExceptionValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

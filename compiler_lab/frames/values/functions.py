@@ -17,7 +17,8 @@ from ..ir import Source
 from .base import NONE, Args, Constant, Kwargs, Lazy, Raised, Slot, Value, force
 from .containers import DictValue, SequenceValue
 from .exceptions import misfit
-from .objects import ExceptionValue, is_library_module
+from .lookup import is_library_module
+from .objects import ExceptionValue
 
 if TYPE_CHECKING:
     from ..interpreter import Frame

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from .base import Args, Constant, Kwargs, NotConstant, Raised, Value
 from .containers import DictValue, SequenceValue, SetValue
-from .objects import ExceptionValue, ObjectValue, bind, find_in_class
+from .lookup import bind, find_in_class
+from .objects import ExceptionValue, ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

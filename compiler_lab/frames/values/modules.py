@@ -18,7 +18,8 @@ from torch.nn.parameter import is_lazy
 from ..ir import Source
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .containers import DictValue
-from .objects import ObjectValue, lookup
+from .lookup import lookup
+from .objects import ObjectValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:

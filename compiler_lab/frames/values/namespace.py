@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir import Source
 from .base import Constant, Lazy, Raised, Slot, Value
 from .containers import DictValue, key_of
-from .objects import ObjectValue, find_in_class
+from .lookup import find_in_class
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .base import Constant, NotConstant, Opaque, Raised, Value
+from .classes import ClassValue
 from .containers import DequeValue, DictValue, DictView, SequenceValue, SetValue, entries_of, same_or_equal
-from .objects import ClassValue, ObjectValue, find_in_class
+from .lookup import find_in_class
+from .objects import ObjectValue
 from .strings import percent
 from .symbolic import apply, arithmetic, compare_symbolic, is_number, is_symbolic, settled
 from .tensor import TensorValue

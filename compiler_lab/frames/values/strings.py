@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .base import Args, Constant, Kwargs, NotConstant, Raised, Value
+from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue
-from .objects import ClassValue, EnumValue, ExceptionValue, ObjectValue, bind, class_attribute, find_in_class, is_library_module
+from .lookup import bind, class_attribute, find_in_class, is_library_module
+from .objects import EnumValue, ExceptionValue, ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

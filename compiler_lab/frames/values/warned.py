@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Recipe, Source
 from .base import NONE, Args, Kwargs, Value
-from .objects import ClassValue
+from .classes import ClassValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer

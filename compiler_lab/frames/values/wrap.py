@@ -20,12 +20,13 @@ import torch
 from ..ir import Source
 from .base import Constant, Lazy, NotConstant, Opaque, Value
 from .builtins import BuiltinValue
+from .classes import ClassValue, ModuleValue, WeakReference
 from .containers import DequeValue, ExistingDict, ExistingList, ExistingSet, SequenceValue, SetValue, SliceValue
 from .contexts import existing_autocast
 from .functions import FunctionValue, MethodValue, PartialValue
 from .lift import CONSTANT_TYPES, lift
 from .modules import ModuleInstance
-from .objects import ClassValue, EnumValue, ModuleValue, ObjectValue, WeakReference
+from .objects import EnumValue, ObjectValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
