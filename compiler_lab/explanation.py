@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .core.options import Options
 from .core.provenance import Location, own_location, stack_of
+from .frames.attempts import interpret_piece
 from .frames.convert import Captured, Stats
 from .frames.entry import CompiledFunction, compile_function
 from .frames.frame import FrameInput
-from .frames.interpreter import interpret_piece
 from .frames.ir import Break, CapturedGraph, Specialization
 from .frames.module import OptimizedModule
 from .frames.recompiles import Recompile, calling_line

@@ -33,11 +33,11 @@ from .core.errors import InvalidIR, UnknownOption
 from .core.fx import GraphArtifact, fork
 from .core.modes import below_modes
 from .core.options import Options
+from .frames.attempts import interpret, interpret_piece
 from .frames.capture import Capture
 from .frames.concrete import by_size, is_symbolic
 from .frames.convert import Captured, Stats, unseen
 from .frames.entry import CompiledFunction, compile_function
-from .frames.interpreter import interpret, interpret_piece
 from .frames.ir import CapturedGraph
 from .frames.module import compile_module
 from .frames.shapes import SizeHistory

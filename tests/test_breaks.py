@@ -23,7 +23,8 @@ import compiler_lab
 from compiler_lab.core.errors import GraphBroken
 from compiler_lab.frames.code import read_code
 from compiler_lab.frames.hook import surface
-from compiler_lab.frames.resume import Next, Point, index, ordinal, resumable, step
+from compiler_lab.frames.points import Point, index, ordinal, resumable
+from compiler_lab.frames.resume import Next, step
 
 X = torch.arange(6.0).reshape(2, 3)
 CONTEXT = contextvars.copy_context()

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 
 from compiler_lab.core.errors import Unsupported
 from compiler_lab.core.provenance import own_location
+from compiler_lab.frames.attempts import interpret
 from compiler_lab.frames.capture import Capture, capture, frame_of, perform
 from compiler_lab.frames.guards import GuardTree
-from compiler_lab.frames.interpreter import interpret
 from compiler_lab.frames.reasons import REASONS, CaptureUnsupported
 
 from . import capture_programs as programs

@@ -31,11 +31,11 @@ from compiler_lab.core.errors import BackendFailed, CodegenFailed, GraphBroken, 
 from compiler_lab.core.options import Options
 from compiler_lab.core.provenance import Location
 from compiler_lab.frames.assemble import assemble, bytecode_text
+from compiler_lab.frames.attempts import interpret, interpret_piece
 from compiler_lab.frames.convert import Stats
 from compiler_lab.frames.entry import CompiledFunction, compile_function, signature, worth_capturing
 from compiler_lab.frames.frame import FrameInput
 from compiler_lab.frames.hook import entry_count, surface
-from compiler_lab.frames.interpreter import interpret, interpret_piece
 from compiler_lab.frames.ir import CapturedGraph, Recipe, Source, Specialization
 from compiler_lab.frames.module import OptimizedModule, compile_module
 

@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 
 import compiler_lab
+from compiler_lab.frames.attempts import interpret_piece
 from compiler_lab.frames.capture import frame_of
 from compiler_lab.frames.frame import FrameInput
 from compiler_lab.frames.guards import GLOBALS, GuardTree
-from compiler_lab.frames.interpreter import interpret_piece
 from compiler_lab.frames.ir import Recipe, Source, Specialization
 from compiler_lab.frames.reasons import CaptureUnsupported
 

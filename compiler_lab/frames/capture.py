@@ -22,9 +22,9 @@ from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR
 from ..core.provenance import Location
 from .assemble import assemble
+from .attempts import interpret
 from .film import Film, Filming, Shot
 from .frame import FrameInput
-from .interpreter import interpret
 from .ir import Break, CapturedGraph, Effect, Guard, Recipe, Source, Specialization
 from .reasons import CaptureUnsupported
 from .shapes import Shapes

@@ -32,9 +32,9 @@ from .frame import FrameInput
 from .guards import GuardTree
 from .ir import Break, CapturedGraph, Specialization
 from .pieces import Pieces
+from .points import work_follows
 from .reasons import CaptureUnsupported
 from .recompiles import Timeline
-from .resume import work_follows
 from .sources import resolve
 from .values.symbolic import SYMBOLIC
 

@@ -20,7 +20,8 @@ from .frame import FrameInput
 from .guards import GLOBALS
 from .hook import Callback, frame_hook
 from .ir import Recipe, Source, Stop
-from .resume import Next, Point, Resumed, failing, index, ordinal, protected, rest, resumed, step
+from .points import Point, index, ordinal, protected
+from .resume import Next, Resumed, failing, rest, resumed, step
 
 if TYPE_CHECKING:
     from .convert import Converter, Entry

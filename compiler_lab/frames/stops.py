@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .ir import Break, Recipe, Source, Stop
+from .points import before_call, live
 from .reasons import CaptureUnsupported
-from .resume import before_call, live
 from .values.base import NULL, BoundBuiltin, Constant, Lazy, Opaque, force
 from .values.builtins import BuiltinValue
 from .values.contexts import AutocastMode, GradMode, InferenceMode, TorchMode
