@@ -188,6 +188,38 @@ def test_ints_of_arguments_modules_and_globals() -> None:
     assert len(count.graphs) == 2
 
 
+class Sub(int):
+    pass
+
+
+class Holder:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+PLACES: dict[str, tuple[Callable[..., Any], Callable[[int], Any]]] = {
+    "argument": (lambda x, n: (x * n, n, n + 1), lambda n: n),
+    "element": (lambda x, n: (x * n[0], n[0]), lambda n: [n]),
+    "entry": (lambda x, n: (x * n["n"], -n["n"]), lambda n: {"n": n}),
+    "attribute": (lambda x, n: (x * n.n, n.n), Holder),
+    "branch": (lambda x, n: (x * 2, n) if n > 0 else x, lambda n: n),
+    "passed on": (lambda x, n: (x * 1, {"n": n}, not n), lambda n: n),
+    "filled": (lambda x, n: (torch.full((2,), n), torch.arange(n)), lambda n: n),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_bool_is_no_int_that_varies(place: str, dynamic: bool | None) -> None:
+    """``True`` computes as 1 and prints as True: it is never the symbol that an int is."""
+    fn, made = PLACES[place]
+    x, count = torch.randn(3), Count()
+    compiled = compiler_lab.compile(fn, backend=count, dynamic=dynamic)
+    for n in (5, 6, 7, True, 1, False, 0, True, 9, *map(Sub, (5, 9))):
+        same(compiled(x, made(n)), fn(x, made(n)))
+    assert any(isinstance(node.meta["val"], torch.SymInt) for gm in count.graphs for node in gm.graph.nodes if node.op == "placeholder"), "nothing varies"
+
+
 def test_marks() -> None:
     def fn(x: Tensor) -> Any:
         return x * 2

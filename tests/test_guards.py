@@ -23,7 +23,7 @@ from compiler_lab.frames import guard_costs
 from compiler_lab.frames.frame import FrameInput
 from compiler_lab.frames.guard_table import KINDS, LEAVES, RELATIONS, exact
 from compiler_lab.frames.guards import GuardTree
-from compiler_lab.frames.ir import Guard, Source
+from compiler_lab.frames.ir import Guard, Number, SizeRelation, Source
 
 STACK = (Location(__file__, 30, "line"),)
 X, Y = Source("local", "x"), Source("local", "y")
@@ -263,6 +263,16 @@ def test_relations() -> None:
     assert failure is not None and failure.text().startswith("L['x'] and L['y']: expected different objects; got the same object")
     with pytest.raises(InvalidIR, match="does not hold"):
         tree(a, guard("aliased", X, Y), y=b)
+
+
+def test_a_relation_wants_ints() -> None:
+    """It needs no other guard: what computes as an int (a bool, a subclass of int) is none."""
+    relation = SizeRelation("a < b", (Number("a", X, "value"), Number("b", Y, "value")))
+    t = tree(2, guard("shape", None, relation), y=7)
+    assert both(t, 1, 2) and both(t, -5, 2**70) and not both(t, 2, 2)
+    assert not both(t, True, 7) and not both(t, 2, 7.0) and not both(t, 2, type("Sub", (int,), {})(7))
+    failure = t.explain({"x": 0, "y": True})
+    assert failure is not None and failure.got == "L['x'] = 0, L['y'] is a bool"
 
 
 @given(st.tuples(st.integers(0, 12), st.integers(0, 4)), st.tuples(st.integers(0, 12), st.integers(0, 4)), st.booleans())

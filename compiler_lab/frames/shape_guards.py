@@ -1,8 +1,8 @@
 """Guards between sizes: one function that is generated for all of them, and each by itself for the explanation.
 
 In: ``SizeRelation``s and the nodes of the guard tree that hold their tensors and ints. Out: a check of a call's locals, and the first
-relation that fails, with the numbers that came. Always holds: both evaluate the same text; tensors and ints were checked before (a tensor
-guard leaves sizes open, it does not leave the rank open).
+relation that fails, with the numbers that came. Always holds: both evaluate the same text; tensors were checked before (a tensor guard
+leaves sizes open, it does not leave the rank open); an int is exactly an ``int``: a bool would compute as one and print as another.
 Where PyTorch does this: ``torch/_dynamo/guards.py`` (``SHAPE_ENV``), which compiles C++ for it; ours is Python in one epilogue of the tree, so
 that no compiler runs. Left out: nothing.
 """
@@ -31,12 +31,18 @@ def read_number(number: Number, value: Any) -> Any:
     return value if number.what == "value" else getattr(value, number.what)(number.dim)
 
 
+def is_number(number: Number, value: Any) -> bool:
+    return number.what != "value" or type(value) is int
+
+
 def rename(code: str, names: dict[str, str]) -> str:
     return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: names.get(m[0], m[0]), code)
 
 
 def holds(relation: SizeRelation, values: Sequence[Any]) -> bool:
     """Does it hold for these tensors and ints, one for each of its numbers? Where it cannot be computed it does not, as in C++."""
+    if any(not is_number(n, v) for n, v in zip(relation.numbers, values, strict=True)):
+        return False
     space = {n.name: read_number(n, v) for n, v in zip(relation.numbers, values, strict=True)}
     try:
         return bool(eval(relation.code, {**SPACE, **space}))
@@ -45,8 +51,9 @@ def holds(relation: SizeRelation, values: Sequence[Any]) -> bool:
 
 
 def numbers_text(relation: SizeRelation, values: Sequence[Any]) -> str:
-    """The numbers that came: ``L['x'].size(0) = 1``."""
-    return ", ".join(f"{n.text()} = {read_number(n, v)}" for n, v in zip(relation.numbers, values, strict=True))
+    """The numbers that came: ``L['x'].size(0) = 1``, or ``L['n'] is a bool``."""
+    pairs = zip(relation.numbers, values, strict=True)
+    return ", ".join(f"{n.text()} = {read_number(n, v)}" if is_number(n, v) else f"{n.text()} is a {type(v).__name__}" for n, v in pairs)
 
 
 def checker(placed: Sequence[Placed]) -> Callable[[Any], bool]:
@@ -66,6 +73,8 @@ def checker(placed: Sequence[Placed]) -> Callable[[Any], bool]:
             key = (node, number.what, number.dim)
             if key not in numbers:
                 numbers[key] = f"n{len(numbers)}"
+                if number.what == "value":
+                    lines.append(f"if type({places[node]}) is not int: return False")
                 lines.append(f"{numbers[key]} = {places[node]}" + ("" if number.what == "value" else f".{number.what}({number.dim})"))
             names[number.name] = numbers[key]
         lines.append(f"if not ({rename(relation.code, names)}): return False")
