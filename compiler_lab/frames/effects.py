@@ -11,7 +11,7 @@ Left out: ``__del__`` of what a change drops, which runs when the frame returns;
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from .values.functions import Cell, FunctionValue, Scope
 from .values.modules import ModuleInstance
 from .values.namespace import NamespaceValue
 from .values.objects import EnumValue, ObjectValue
+from .values.subclasses import ContainerObject, ExistingHeldDict, ExistingHeldList
 
 if TYPE_CHECKING:
     from .result import Results
@@ -42,7 +43,7 @@ def _list(results: Results, value: ExistingList | DequeValue, target: Recipe) ->
             extend = list.extend if isinstance(value, ExistingList) else deque.extend
             yield Effect("call", constant(extend), None, Recipe("tuple", None, (target, Recipe("tuple", None, results.recipes(added)))))
     elif len(now) == len(start) and len(other) == 1:
-        yield Effect("item", target, constant(other[0]), results.recipe(now[other[0]]))
+        yield _set_item(list, value.real, target, constant(other[0]), results.recipe(now[other[0]]))
     else:
         yield Effect("contents", target, None, Recipe("tuple", None, results.recipes(now)))
 
@@ -52,11 +53,24 @@ def _dict(results: Results, value: ExistingDict, target: Recipe) -> Changes:
         pairs = [Recipe("tuple", None, results.recipes(entry)) for entry in value.entries.values()]
         yield Effect("contents", target, None, Recipe("tuple", None, tuple(pairs)))
         return
+    base: Any = OrderedDict if isinstance(value.real, OrderedDict) else dict
     for key in value.removed.values():
-        yield Effect("delete_item", target, results.recipe(key))
+        part = results.recipe(key)
+        exact = type(value.real) in EXACT
+        yield Effect("delete_item", target, part) if exact else Effect("call", constant(base.__delitem__), None, Recipe("tuple", None, (target, part)))
     for at, (key, slot) in value.entries.items():
         if at in value.removed or at not in value.start or value.start[at][1] is not slot:
-            yield Effect("item", target, results.recipe(key), results.recipe(slot))
+            yield _set_item(base, value.real, target, results.recipe(key), results.recipe(slot))
+
+
+EXACT = (list, deque, dict, OrderedDict, defaultdict)
+
+
+def _set_item(base: Any, real: Any, target: Recipe, key: Recipe, part: Recipe) -> Effect:
+    """By the built-in type's own method: a subclass may have another one."""
+    if type(real) in EXACT:
+        return Effect("item", target, key, part)
+    return Effect("call", constant(base.__setitem__), None, Recipe("tuple", None, (target, key, part)))
 
 
 def _set(results: Results, value: ExistingSet, target: Recipe) -> Changes:
@@ -99,6 +113,9 @@ def _scope(results: Results, value: Scope, target: Recipe) -> Changes:
 
 EFFECTS: dict[type[Any], Callable[[Any, Any, Recipe], Changes]] = {
     ExistingList: _list,
+    ExistingHeldList: _list,
+    ExistingHeldDict: _dict,
+    ContainerObject: _object,
     DequeValue: _list,
     ExistingDict: _dict,
     ExistingSet: _set,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import weakref
 from collections.abc import Callable
@@ -279,9 +280,13 @@ def worth_capturing(code: CodeType) -> bool:
 def _has_tensor(value: Any, depth: int = 3) -> bool:
     if isinstance(value, (torch.Tensor, torch.nn.Module)):
         return True
-    if depth and isinstance(value, (list, tuple)):
-        return any(_has_tensor(v, depth - 1) for v in value[:32])
-    return bool(depth) and isinstance(value, dict) and any(_has_tensor(v, depth - 1) for v in list(value.values())[:32])
+    for base, parts in PARTS:
+        if depth and isinstance(value, base):
+            return any(_has_tensor(v, depth - 1) for v in itertools.islice(parts(value), 32))
+    return False
+
+
+PARTS: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = ((list, list.__iter__), (tuple, tuple.__iter__), (dict, dict.values))  # past a subclass's own
 
 
 def _input(frame: Any) -> FrameInput:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import is_
@@ -201,15 +202,29 @@ def _install_equals(root: GuardRoot, node: Any, expected: Any, text: str, value:
 def _install_length(root: GuardRoot, node: Any, n: int, text: str, value: Any) -> None:
     if isinstance(value, dict):
         root.leaf(node, "dict_length_check", n, text=text)
+    elif isinstance(value, list) and type(value).__len__ is not list.__len__:
+        root.leaf(node, "lambda", lambda value, n=n: list.__len__(value) == n, text=text)
     elif hasattr(type(value), "__getitem__"):
         root.leaf(node, "length_check", n, text=text)
     else:  # a set is no sequence: the C++ leaf would raise
         root.leaf(node, "lambda", lambda value, n=n: len(value) == n, text=text)
 
 
+def keys_of(value: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys in their order, past what its class overrides."""
+    return tuple(OrderedDict.__iter__(value) if isinstance(value, OrderedDict) else dict.__iter__(value))
+
+
+def length_of(value: Any) -> int:
+    """The length of a container, past what its class overrides."""
+    return list.__len__(value) if isinstance(value, list) else dict.__len__(value) if isinstance(value, dict) else len(value)
+
+
 def _install_keys(root: GuardRoot, node: Any, keys: tuple[Any, ...], text: str, value: Any) -> None:
     root.leaf(node, "dict_length_check", len(keys), text=text)
-    if len(keys) == 1 and type(keys[0]) is str:
+    if type(value) not in (dict, OrderedDict, defaultdict):
+        root.leaf(node, "lambda", lambda value, keys=keys: exact(keys_of(value), keys), text=text)
+    elif len(keys) == 1 and type(keys[0]) is str:
         root.leaf(node, "dict_contains", True, keys[0], text=text)
     elif keys:  # order and exact types of keys matter too, which C++ does not look at
         root.leaf(node, "lambda", lambda value, keys=keys: all(map(is_, value, keys)) or exact(tuple(value), keys), text=text)
@@ -271,9 +286,9 @@ LEAVES: dict[str, Row] = {
     "length": Row(
         lambda guard, value, died: guard.expected,
         _install_length,
-        lambda value, n: len(value) == n,
+        lambda value, n: length_of(value) == n,
         lambda n: f"length {n}",
-        lambda value: f"{type(value).__qualname__} of length {len(value)}",
+        lambda value: f"{type(value).__qualname__} of length {length_of(value)}",
         needs_type=True,
     ),
     "empty": Row(
@@ -286,9 +301,9 @@ LEAVES: dict[str, Row] = {
     "dict_keys": Row(
         lambda guard, value, died: tuple(guard.expected),
         _install_keys,
-        lambda value, keys: isinstance(value, dict) and exact(tuple(value), keys),
+        lambda value, keys: isinstance(value, dict) and exact(keys_of(value), keys),
         lambda keys: f"the keys {', '.join(map(show, keys)) or '(none)'}",
-        lambda value: f"the keys {', '.join(map(show, value)) or '(none)'}",
+        lambda value: f"the keys {', '.join(map(show, keys_of(value))) or '(none)'}",
         needs_type=True,
     ),
     "elements": Row(  # in the order in which the set gives them, which equal sets need not share
@@ -309,7 +324,7 @@ LEAVES: dict[str, Row] = {
     "no_key": Row(
         lambda guard, value, died: guard.expected,
         lambda root, node, key, text, value: root.leaf(node, "dict_contains", False, key, text=text),
-        lambda value, key: isinstance(value, dict) and key not in value,
+        lambda value, key: isinstance(value, dict) and not dict.__contains__(value, key),
         lambda key: f"a dict without the key {show(key)}",
         lambda value: "a dict with it" if isinstance(value, dict) else show(value),
         needs_type=True,
@@ -317,7 +332,7 @@ LEAVES: dict[str, Row] = {
     "has_key": Row(
         lambda guard, value, died: guard.expected,
         lambda root, node, key, text, value: root.leaf(node, "dict_contains", True, key, text=text),
-        lambda value, key: isinstance(value, dict) and key in value,
+        lambda value, key: isinstance(value, dict) and dict.__contains__(value, key),
         lambda key: f"a dict with the key {show(key)}",
         lambda value: "a dict without it" if isinstance(value, dict) else show(value),
         needs_type=True,

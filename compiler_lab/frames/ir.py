@@ -18,7 +18,7 @@ from ..core.artifact import Decision
 from ..core.fx import GraphArtifact
 from ..core.provenance import Stack
 
-SourceKind = Literal["local", "global", "closure", "attr", "item", "dict_item", "type_attr", "constant"]
+SourceKind = Literal["local", "global", "closure", "attr", "item", "dict_item", "inner_item", "type_attr", "constant"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Source:
     """A path to a value. ``base`` is None for the roots: a local (argument), a global of the frame's function, a closure cell.
 
     attr      ``getattr(base, key)``; item: ``base[key]`` of list or tuple; dict_item: ``base[key]`` of a dict
+    inner_item ``base[key]`` of an instance of a subclass of list or dict, by the built-in type's own method
     global    key is (name,) of the top frame's module; of another module: attr of a "constant" source holding the module
     """
 

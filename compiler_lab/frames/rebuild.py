@@ -23,7 +23,7 @@ from bytecode.instr import FreeVar
 from ..core.errors import InvalidIR
 from .frame import FrameInput
 from .ir import Effect, Recipe, Source, Specialization
-from .sources import canonical, root_name
+from .sources import canonical, inner_item, root_name
 
 BUILD = {"tuple": "BUILD_TUPLE", "list": "BUILD_LIST", "set": "BUILD_SET", "slice": "BUILD_SLICE"}
 
@@ -105,6 +105,8 @@ class Writer:
         elif source.kind == "attr":
             self._load(base)
             self.attribute(source.key)
+        elif source.kind == "inner_item":
+            self.call(inner_item, [lambda: self._load(base), lambda: self.constant(source.key)])
         else:
             self._load(base)
             self.constant(source.key)
@@ -230,7 +232,8 @@ def refill(target: Any, value: Any) -> None:
     else:
         kind: Any = OrderedDict if isinstance(target, OrderedDict) else dict
         kind.clear(target)
-        kind.update(target, value)
+        for key, part in value.items() if isinstance(value, dict) else value:
+            kind.__setitem__(target, key, part)  # ``update`` would ask a subclass
 
 
 def _global(w: Writer, e: Effect) -> None:

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .ir import Effect, Recipe, Source
+from .rebuild import refill
 from .values.base import BoundBuiltin, PureMethod, Slot
 from .values.containers import DequeValue, DictValue, DictView, SequenceValue, SetValue, SliceValue
 from .values.functions import Cell, FunctionValue, MethodValue, PartialValue, Scope
 from .values.iterators import IteratorValue
 from .values.namespace import NamespaceValue
 from .values.objects import ExceptionValue, ObjectValue, SuperValue
+from .values.subclasses import ContainerObject, HeldDict, HeldList
 from .values.tensor import TensorMethod
 
 if TYPE_CHECKING:
@@ -204,6 +206,50 @@ def rebuild(cls: type[Any], names: tuple[str, ...], *parts: Any) -> Any:
     return made
 
 
+def _held_parts(value: ContainerObject) -> list[Part]:
+    return [*_items(value), *value.attributes.values()]
+
+
+def _items(value: ContainerObject) -> list[Part]:
+    return list(value.inner.slots) if isinstance(value.inner, SequenceValue) else _dict_parts(value.inner)
+
+
+def _contents_of(value: ContainerObject, parts: Parts) -> tuple[Recipe, Parts]:
+    """Its items, as a tuple or dict of the built-in kind, and the recipes of its attributes."""
+    count = len(_items(value))
+    return Recipe("tuple", None, parts[:count]) if isinstance(value.inner, SequenceValue) else _plain_dict(parts[:count]), parts[count:]
+
+
+def _held(results: Results, value: ContainerObject, parts: Parts) -> Recipe:
+    contents, attributes = _contents_of(value, parts)
+    shown = [(name, part) for name, part in zip(value.attributes, attributes, strict=True) if not value.hidden(name)]
+    return call(rebuild_held, constant(value.cls), contents, constant(tuple(n for n, _ in shown)), *(p for _, p in shown))
+
+
+def _empty_held(results: Results, value: ContainerObject) -> Recipe:
+    return call(rebuild_held, constant(value.cls), Recipe("tuple"), constant(()))
+
+
+def _fill_held(target: Recipe, value: ContainerObject, parts: Parts) -> Iterator[Effect]:
+    contents, attributes = _contents_of(value, parts)
+    yield Effect("contents", target, None, contents)
+    yield from _fill_object(target, value, attributes)
+
+
+def _held_after(target: Recipe, value: ContainerObject, parts: Parts) -> Iterator[Effect]:
+    yield from _object_after(target, value, _contents_of(value, parts)[1])
+
+
+def rebuild_held(cls: type[Any], contents: Any, names: tuple[str, ...], *parts: Any) -> Any:
+    """An instance of a subclass of a built-in container with these items and attributes, past its ``__new__``, ``__init__`` and overrides."""
+    base: Any = list if issubclass(cls, list) else dict
+    made = base.__new__(cls)
+    refill(made, contents)
+    for name, part in zip(names, parts, strict=True):
+        object.__setattr__(made, name, part)
+    return made
+
+
 def _exception_parts(value: ExceptionValue) -> list[Part]:
     return [*value.args, *value.attributes.values()]
 
@@ -256,6 +302,9 @@ RECIPES: dict[type[Any], Row] = {
     PartialValue: Row(lambda v: [v.function, *v.args, *v.kwargs.values()], _partial),
     SuperValue: Row(lambda v: [v.obj], lambda r, v, parts: call(super, constant(v.cls), *parts)),
     ObjectValue: Row(_object_parts, _object, _empty_object, _fill_object, _object_after, lambda v: any(map(v.hidden, v.attributes))),
+    ContainerObject: Row(_held_parts, _held, _empty_held, _fill_held, _held_after, lambda v: any(map(v.hidden, v.attributes))),
+    HeldDict: Row(lambda v: [v.owner], lambda r, v, parts: parts[0]),
+    HeldList: Row(lambda v: [v.owner], lambda r, v, parts: parts[0]),
     ExceptionValue: Row(_exception_parts, _exception),
     IteratorValue: Row(lambda v: [] if v.origin is None else list(v.origin.values), _iterator),
     Cell: Row(lambda v: [] if v.slot is None else [v.slot], _cell, lambda r, v: Recipe("cell"), _fill_cell),

@@ -302,7 +302,7 @@ def _root(source: Source) -> Source:
 def _is_argument(source: Source) -> bool:
     """An argument of the call, or an element of one."""
     while source.base is not None:
-        if source.kind not in ("item", "dict_item"):
+        if source.kind not in ("item", "dict_item", "inner_item"):
             return False
         source = source.base
     return source.kind == "local"

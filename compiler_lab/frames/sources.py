@@ -42,9 +42,19 @@ READ: dict[str, Callable[[Any, Any], Any]] = {
     "list_item": lambda value, key: list.__getitem__(value, key),
     "tuple_item": lambda value, key: tuple.__getitem__(value, key),
     "item": lambda value, key: value[key],
-    "dict_item": lambda value, key: dict.__getitem__(value, key),
+    "dict_item": lambda value, key: inner_item(value, key),
     "type_attr": lambda value, key: getattr(type(value), key),
 }
+
+
+def inner_item(value: Any, key: Any) -> Any:
+    """The item of a dict, list or tuple, past what its class overrides; ``__missing__`` is not asked. Raises KeyError or IndexError."""
+    if not isinstance(value, dict):
+        base: Any = list if isinstance(value, list) else tuple
+        return base.__getitem__(value, key)
+    if not dict.__contains__(value, key):
+        raise KeyError(key)
+    return dict.__getitem__(value, key)
 
 
 def read(step: Step, value: Any) -> Any:
@@ -95,6 +105,8 @@ def step_of(source: Source, base: Any) -> Step:
         return Step("list_item" if isinstance(base, list) else "tuple_item" if isinstance(base, tuple) else "item", key)
     if kind == "dict_item":
         return Step("dict_item" if isinstance(base, dict) and type(base).__getitem__ is dict.__getitem__ else "item", key)
+    if kind == "inner_item":
+        return Step("dict_item" if isinstance(base, dict) else "list_item" if isinstance(base, list) else "tuple_item", key)
     if kind == "type_attr":
         return Step("type_attr", key)
     raise InvalidIR(f"source kind {kind!r} cannot follow {source.base.text() if source.base else 'nothing'}")

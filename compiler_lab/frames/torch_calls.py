@@ -24,7 +24,7 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.jit._trace import is_tracing
 
-from .values import autograd_functions, higher_order, stdlib, warned
+from .values import autograd_functions, higher_order, stdlib, subclasses, warned
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
 from .values.contexts import set_grad_mode, switch
@@ -122,6 +122,8 @@ def _descriptor(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return call_method(t, first, real.__name__, args[1:], kwargs)
     if isinstance(first, ExceptionValue) and real.__name__ == "__init__":
         return initialize(t, first, real.__objclass__, args[1:], kwargs)
+    if isinstance(first, subclasses.ContainerObject):
+        return subclasses.call_held(t, real, first, args[1:], kwargs)
     if isinstance(first, ObjectValue):  # the object's own method of this name is another one
         raise t.refuse("unknown-callable", f"{real.__objclass__.__name__}.{real.__name__} of {first.describe()}")
     if issubclass(first.python_type(), real.__objclass__) and real.__objclass__ is not object:
@@ -204,6 +206,8 @@ TORCH_ROWS: dict[Any, Handler] = {
     torch.is_inference_mode_enabled: lambda t, args, kwargs: Constant(t.inference),
     math.prod: _product,
     warnings.warn: warned.warn,
+    dict.__new__: subclasses.new,
+    list.__new__: subclasses.new,
 }
 SETTINGS = (
     torch.set_default_dtype, torch.set_default_device, torch.set_default_tensor_type, torch.set_float32_matmul_precision, torch.use_deterministic_algorithms,

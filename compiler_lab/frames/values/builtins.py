@@ -21,7 +21,7 @@ from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant,
 from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
-from .lookup import lookup
+from .lookup import is_named, lookup
 from .objects import ExceptionValue, ObjectValue
 from .operators import BINARY, COMPARE, UNARY, binary, compare, identical, unary
 from .symbolic import convert, extreme
@@ -153,11 +153,10 @@ def _delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
-def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    value = args[0]
+def is_callable(t: Tracer, value: Value) -> bool:
     if isinstance(value, (FunctionValue, MethodValue, PartialValue, BuiltinValue, ClassValue, BoundBuiltin, PureMethod, TensorMethod)):
-        return Constant(True)
-    return Constant(lookup(t, type_of(t, value), "__call__") is not None)
+        return True
+    return lookup(t, type_of(t, value), "__call__") is not None
 
 
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -336,6 +335,8 @@ def _object_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def _tuple_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], ClassValue):
         raise t.refuse("bad-call", "tuple.__new__")
+    if args[0].real is not tuple and not is_named(args[0].real):
+        raise t.refuse("unknown-callable", f"tuple.__new__ of {args[0].describe()}")
     return SequenceValue(list(args[1].iterate(t)) if len(args) > 1 else [], args[0].real)
 
 
@@ -363,7 +364,7 @@ BUILTINS: dict[Any, Handler] = {
     hasattr: _hasattr,
     setattr: _setattr,
     delattr: _delattr,
-    callable: _callable,
+    callable: lambda t, args, kwargs: Constant(is_callable(t, args[0])),
     sum: _sum,
     all: _all,
     any: _any,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import iterators, stdlib, strings
+from . import iterators, stdlib, strings, subclasses
 from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .builtins import TYPE_OF, Handler
 from .classes import ClassValue
@@ -46,13 +46,19 @@ def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         raise t.refuse("random", real.__name__)
     if real in FOLDED:
         return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
-    if type(real) not in KNOWN_METACLASSES:
+    if type(real) not in KNOWN_METACLASSES and not _called_as_type(t, real):
         raise t.refuse("unknown-callable", f"{cls.describe()}, which has the metaclass {type(real).__name__}")
     if issubclass(real, BaseException):
         return _exception(t, cls, args, kwargs)
     if hasattr(real, "__members__"):
         return t.fold(real, [t.constant(a) for a in args])
     return _instance(t, cls, args, kwargs)
+
+
+def _called_as_type(t: Tracer, real: type[Any]) -> bool:
+    """Whether calling the class is ``type.__call__``, whatever else its metaclass defines."""
+    found = lookup(t, type(real), "__call__")
+    return found is not None and found[0] is type
 
 
 def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -67,10 +73,14 @@ def _instance(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         if real.__flags__ & (1 << 20):  # abstract: object.__new__ says so
             t.fold(lambda: object.__new__(real) and None, [])
         made = ObjectValue(real)
+    elif new[0] in (dict, list) and subclasses.base_of(real) is not None:
+        made = subclasses.make(real)
     else:
         raise t.refuse("unknown-callable", f"{cls.describe()}, which is made in C")
     if issubclass(made.python_type(), real) and isinstance(init[1], types.FunctionType):
         bind(t, made, real, init[0], "__init__", init[1]).call(t, args, kwargs)
+    elif isinstance(made, subclasses.ContainerObject) and issubclass(made.cls, real):
+        subclasses.call_held(t, init[1], made, args, kwargs)
     elif init[0] is object and (args or kwargs) and new[0] is object:
         raise t.refuse("bad-call", f"{real.__name__}() takes no arguments")
     return made

@@ -457,6 +457,8 @@ def pairs_of(t: Tracer, value: Value) -> list[tuple[Value, Value]]:
     """(key, value) pairs of a dict, or of an iterable of pairs."""
     if isinstance(value, DictValue):
         return value.pairs()
+    if (plain := getattr(value, "plain_pairs", None)) is not None and (found := plain()) is not None:
+        return found
     hook = getattr(value, "dunder", None)
     if hook is not None and (keys := hook(t, "keys")) is not None:  # a mapping of the user's
         return [(k, value.item(t, k)) for k in keys.iterate(t)]

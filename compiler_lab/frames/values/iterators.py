@@ -177,7 +177,9 @@ def iter_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if isinstance(value, IteratorValue):
         return value
-    if isinstance(value, ObjectValue) and isinstance(found := value.dunder(t, "__iter__"), ObjectValue):
+    if isinstance(value, ObjectValue) and (found := value.dunder(t, "__iter__")) is not None:
+        if found.lacks("__next__"):
+            raise Raised(t.exception(TypeError, f"iter() returned non-iterator of type '{found.python_type().__name__}'"))
         return found
     steps = Steps(iter(value.iterate(t)))
     made = make(steps, kind_of(value))

@@ -7,6 +7,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/user_defined.py``.
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import sys
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+OTHER_METHODS = ("__new__", "__init__", "__doc__", "__repr__", "__str__", "__format__", "__getnewargs__", "__class__")
+TUPLE_METHODS = ("__getattr__", *(n for n in dir(tuple) if n not in OTHER_METHODS))
+TUPLE_FIELD = type(collections.namedtuple("Pair", "left")("").__class__.left)  # type: ignore[attr-defined]
 KNOWN_METACLASSES = (type, ABCMeta, enum.EnumMeta, type(torch.nn.Parameter), type(torch.Tensor))
 
 
@@ -42,6 +46,16 @@ def find_in_class(cls: type[Any], name: str) -> tuple[type[Any], Any] | None:
         if name in base.__dict__:
             return base, base.__dict__[name]
     return None
+
+
+@functools.cache
+def is_named(cls: type[Any]) -> bool:
+    """A named tuple that reads, iterates and compares as tuples do: whose class has methods beside those, but overrides none."""
+    fields = getattr(cls, "_fields", None)
+    if not issubclass(cls, tuple) or not isinstance(fields, tuple):
+        return False
+    as_tuple = all(found[0] in (tuple, object) for name in TUPLE_METHODS if (found := find_in_class(cls, name)) is not None)
+    return as_tuple and all(isinstance(getattr(cls, name, None), TUPLE_FIELD) for name in fields)
 
 
 def lookup(t: Tracer, cls: type[Any], name: str) -> tuple[type[Any], Any] | None:

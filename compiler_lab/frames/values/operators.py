@@ -264,7 +264,9 @@ def _equal(t: Tracer, a: Value, b: Value) -> bool:
 
 
 def _compare_objects(t: Tracer, symbol: str, name: str, reflected: str, a: Value, b: Value) -> Value:
-    for one, other, method in ((a, b, name), (b, a, reflected)):
+    asked = [(a, b, name), (b, a, reflected)]
+    left, right = a.python_type(), b.python_type()
+    for one, other, method in asked[::-1] if left is not right and issubclass(right, left) else asked:
         if isinstance(one, ObjectValue):
             found = one.default_dunder(t, method, other)
             if not _is_not_implemented(found):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir import Source
+from . import subclasses
 from .base import Constant, Lazy, NotConstant, Opaque, Value
 from .builtins import BuiltinValue
 from .classes import ClassValue, ModuleValue, WeakReference
@@ -25,6 +26,7 @@ from .containers import DequeValue, ExistingDict, ExistingList, ExistingSet, Seq
 from .contexts import existing_autocast
 from .functions import FunctionValue, MethodValue, PartialValue
 from .lift import CONSTANT_TYPES, lift
+from .lookup import is_named
 from .modules import ModuleInstance
 from .objects import EnumValue, ObjectValue
 
@@ -89,14 +91,15 @@ def _sequence(t: Tracer, real: Any, source: Source | None) -> Value:
 
 def _dict(t: Tracer, real: Any, source: Source | None) -> Value:
     t.guard("type", source, type(real).__name__)
-    entries = {k: (_key(t, k), Lazy(t, v, Source("dict_item", k, source) if source else None)) for k, v in real.items()}
+    entries = {k: (as_key(t, k), Lazy(t, v, Source("dict_item", k, source) if source else None)) for k, v in real.items()}
     made = ExistingDict(t, real, entries, source)
     if isinstance(real, defaultdict):
         made.factory = t.wrap(real.default_factory, Source("attr", "default_factory", source) if source else None)
     return made
 
 
-def _key(t: Tracer, key: Any) -> Value:
+def as_key(t: Tracer, key: Any) -> Value:
+    """A key of an existing dict."""
     return lift(t, key) if isinstance(key, KEY_TYPES) else Opaque(key, None)
 
 
@@ -185,14 +188,17 @@ def _opaque(t: Tracer, real: Any, source: Source | None) -> Value:
 
 def _object(t: Tracer, real: Any, source: Source | None) -> Value:
     """An instance of a Python class is looked into; one of a C type is opaque."""
-    if isinstance(real, tuple) and (hasattr(type(real), "_fields") or type(real).__module__ == "torch.return_types"):
+    if isinstance(real, tuple) and (is_named(type(real)) or type(real).__module__ == "torch.return_types"):
         return _sequence(t, real, source)
     cls = type(real)
     plain = cls.__flags__ & (1 << 9) and not issubclass(cls, (dict, list, tuple, set, frozenset, str, int, float, bytes, type, types.ModuleType, BaseException))
-    if not plain:
+    held = subclasses.base_of(cls) is not None
+    if not plain and not held:
         return _opaque(t, real, source)
     source = source or Source("constant", real)
     t.guard("type", source, cls.__name__, why="its class says what its attributes mean")
+    if held:
+        return subclasses.existing(t, real, source)
     return EnumValue(cls, real, source) if isinstance(real, enum.Enum) else ObjectValue(cls, real, source)
 
 
