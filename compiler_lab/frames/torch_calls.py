@@ -27,6 +27,7 @@ from torch.jit._trace import is_tracing
 from .values import autograd_functions, higher_order, stdlib, subclasses, warned
 from .values.base import NONE, Args, Constant, Kwargs, Value
 from .values.builtins import BUILTINS, Handler
+from .values.composites import COMPOSITES
 from .values.contexts import set_grad_mode, switch
 from .values.exceptions import initialize
 from .values.functions import PartialValue
@@ -107,6 +108,8 @@ def _operation(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
         kwargs = {**kwargs, "device": Constant(_device_of(args))}
     if real.__module__ == "torch" and getattr(torch, name, real) is not real:
         raise t.refuse("op-refused", f"torch._VF.{name}, which torch.{name} hides")  # a graph's code calls functions by their public name
+    if (row := COMPOSITES.get(name)) is not None and (found := row(t, args, kwargs)) is not None:
+        return found
     changes = [args[i] for i in CHANGES[name](args)] if name in CHANGES and len(args) > 5 else []
     return t.op(real, args, kwargs, changes)
 
@@ -237,6 +240,7 @@ FUNCTIONS: dict[Any, Handler] = {
 }
 LEAVES: frozenset[Any] = frozenset(
     {F.interpolate, F.grid_sample, F.ctc_loss, F.fractional_max_pool2d_with_indices, F.fractional_max_pool3d_with_indices, F.embedding_bag}
+    | {F.local_response_norm}
 )  # Python functions of torch that stand in the graph as they are: long, and nothing in them is the user's; so does torch.functional
 LEAF_MODULES = frozenset({"torch.functional", "torch.masked._ops"})
 REFUSED_MODULES: dict[str, str] = {

@@ -267,6 +267,13 @@ class Tracer:
         self.inputs.append(value)
         return value
 
+    def element(self, tensor: TensorValue) -> Value:
+        """The integer that a tensor of one element holds, for an operator that takes a number: read by the graph, never seen by Python."""
+        sym = self.shapes.make_env().create_unbacked_symint()
+        self._symbols_on()
+        node = self.append("call_method", "item", (self.node_of(tensor),), sym)
+        return symbolic(self, sym, lambda t: node)
+
     def _symbols_on(self) -> None:
         """Operations on fakes ask this capture's ``ShapeEnv`` from here on."""
         if self.mode.shape_env is None:
@@ -317,9 +324,9 @@ class Tracer:
         ``changes``: inputs that the operation changes without saying so in its schema.
         """
         kwargs = kwargs or {}
-        if self.changed and may_raise(_name(target), args):
+        if self.changed and self._may_raise(target, [*args, *kwargs.values()]):
             raise self.refuse("side-effect", f"{_name(target)} may raise when the graph runs, and the changes of objects before it would be lost")
-        if any(f.info.handlers and f.catches() for f in self.frames) and may_raise(_name(target), args):
+        if any(f.info.handlers and f.catches() for f in self.frames) and self._may_raise(target, [*args, *kwargs.values()]):
             raise self.refuse("exception", f"{_name(target)} may raise when the graph runs, and the program would handle that")
         leaf = self._fake_or_float if _name(target) in FLOAT_OPERANDS else self._fake
         fakes = [a.plain(leaf) for a in args]
@@ -346,6 +353,10 @@ class Tracer:
             if twice:
                 raise self.refuse("op-error", f"{_name(target)}: the memory that is written overlaps itself or what is read")
         return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
+
+    def _may_raise(self, target: Callable[..., Any] | str, args: Args) -> bool:
+        """Can the operation raise because of what tensors hold, a number read from one included?"""
+        return may_raise(_name(target), args) or any(isinstance(a, SymbolicValue) and self.shapes.of_data(a.sym) for a in args)
 
     def _run(self, function: Callable[..., Any], fakes: list[Any], kwargs: dict[str, Any]) -> Any:
         """The operation on fakes. Where its C++ parts look at data, torch's Python forms of them may not."""

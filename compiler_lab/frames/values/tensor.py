@@ -16,6 +16,7 @@ import torch.fx as fx
 
 from ..ir import Source
 from .base import NONE, Args, Constant, Kwargs, Leaf, Value
+from .composites import COMPOSITES
 from .containers import SequenceValue
 from .symbolic import SymbolicValue, size_of, sizes_of
 
@@ -168,6 +169,8 @@ def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kw
         return owner.item(t, args[0]) if name == "__getitem__" else (owner.set_item(t, args[0], args[1]) or NONE)
     if name.startswith("new_") and "device" not in kwargs:
         kwargs = {**kwargs, "device": Constant(owner.fake.device)}
+    if (row := COMPOSITES.get(name)) is not None and (found := row(t, [owner, *args], kwargs)) is not None:
+        return found
     return t.op(name, [owner, *args], kwargs)
 
 

@@ -1,0 +1,113 @@
+"""Operators that torch composes of others in C++ and looks at data on the way, where no data decides: composed in Python, and inlined.
+
+In: an operator's arguments. Out: a node for each part; ``None`` for arguments whose data does decide something: the operator as it is.
+Always holds: the same parts in the same order, forward and backward, so that results are eager's bit for bit; tests hold them to that.
+Where PyTorch does this: ``aten/src/ATen/native/{Correlation,Combinations,TensorShape}.cpp``. Left out: weights of ``cov``, which raise and warn by
+their values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .base import Args, Constant, Kwargs, NotConstant, Value
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+
+def covariance(x: Tensor, correction: int = 1) -> Tensor:
+    x = x.view((1, -1)) if x.dim() < 2 else x
+    count = torch.scalar_tensor(x.size(1), dtype=torch.int64, device=x.device)
+    average = x.sum(1).div(count)
+    x = x - average.unsqueeze(1)
+    return torch.true_divide(torch.mm(x, x.t().conj()), count - correction).squeeze()
+
+
+def correlation(x: Tensor) -> Tensor:
+    c = covariance(x)
+    if c.dim() == 0:
+        return c / c
+    variance = c.diag()
+    deviation = torch.sqrt(torch.real(variance) if variance.is_complex() else variance)
+    c = c / deviation.view((-1, 1))
+    c = c / deviation.view((1, -1))
+    return torch.complex(torch.real(c).clip(-1, 1), torch.imag(c).clip(-1, 1)) if c.is_complex() else c.clip(-1, 1)
+
+
+def combinations(x: Tensor, r: int, with_replacement: bool, count: int) -> Tensor:
+    """``count`` is how many there are, which C++ counts in the mask."""
+    at = torch.meshgrid([torch.arange(x.size(0), device=x.device)] * r, indexing="ij")
+    mask = torch.full(at[0].shape, True, dtype=torch.bool, device=x.device)
+    for left, right in itertools.pairwise(at):
+        mask = mask & (left <= right if with_replacement else left < right)
+    chosen = mask.reshape(-1).logical_not().to(torch.int8).argsort(stable=True)[:count]
+    return torch.stack([grid.reshape(-1)[chosen] for grid in torch.meshgrid([x] * r, indexing="ij")], 1)
+
+
+def _tensor(args: Args) -> Any:
+    """The fake of a first argument that is a tensor whose sizes are numbers; None otherwise."""
+    fake = getattr(args[0], "fake", None) if args else None
+    return fake if fake is not None and all(type(n) is int for n in fake.shape) else None
+
+
+def _options(t: Tracer, defaults: dict[str, Any], args: Args, kwargs: Kwargs) -> list[Any] | None:
+    """The arguments after the first, in the order of ``defaults``; None where one is no constant."""
+    given = {**dict(zip(defaults, args[1:], strict=False)), **kwargs}
+    if len(args) > 1 + len(defaults) or not given.keys() <= defaults.keys():
+        return None
+    found = [t.maybe_constant(given[n]) if n in given else d for n, d in defaults.items()]
+    return None if any(isinstance(v, NotConstant) for v in found) else found
+
+
+def _has_freedom(x: Tensor | None, correction: Any) -> bool:
+    """May ``x`` have a covariance, and one that C++ does not warn about?"""
+    if x is None or x.dim() > 2 or x.dtype == torch.bool or type(correction) is not int:
+        return False
+    return correction < (x.shape[1] if x.dim() == 2 else x.numel())
+
+
+def _inlined(t: Tracer, function: Callable[..., Any], args: Args) -> Value:
+    return t.wrap(function, None).call(t, args, {})
+
+
+def cov(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    options = _options(t, {"correction": 1, "fweights": None, "aweights": None}, args, kwargs)
+    if options is None or options[1:] != [None, None] or not _has_freedom(_tensor(args), options[0]):
+        return None
+    return _inlined(t, covariance, [args[0], Constant(options[0])])
+
+
+def corrcoef(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    return _inlined(t, correlation, args) if len(args) == 1 and not kwargs and _has_freedom(_tensor(args), 1) else None
+
+
+def combined(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    x, options = _tensor(args), _options(t, {"r": 2, "with_replacement": False}, args, kwargs)
+    if x is None or options is None or x.dim() != 1 or type(options[0]) is not int or options[0] < 1 or type(options[1]) is not bool:
+        return None
+    r, again = options
+    size = x.shape[0]
+    count = math.comb(size + r - 1 if again and size else size, r)
+    return _inlined(t, combinations, [args[0], Constant(r), Constant(again), Constant(count)])
+
+
+def narrow(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    """A start that a tensor holds: the graph reads it, Python never sees it, and the size of the result does not depend on it."""
+    start = kwargs.get("start", args[2] if len(args) > 2 else None)
+    fake = getattr(start, "fake", None)
+    if start is None or fake is None or fake.dim() or fake.dtype == torch.bool or fake.is_floating_point() or fake.is_complex():
+        return None
+    number = t.element(start)  # type: ignore[arg-type]
+    if "start" in kwargs:
+        return t.op("narrow", args, {**kwargs, "start": number})
+    return t.op("narrow", [*args[:2], number, *args[3:]], kwargs)
+
+
+COMPOSITES: dict[str, Callable[[Tracer, Args, Kwargs], Value | None]] = {"cov": cov, "corrcoef": corrcoef, "combinations": combined, "narrow": narrow}

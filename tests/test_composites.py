@@ -1,0 +1,161 @@
+"""Operators that C++ composes and that look at data on the way: whole graphs, and eager's own results bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import compiler_lab
+
+Outcome = tuple[Any, ...]
+
+
+def exact(got: Any, want: Any) -> None:
+    assert type(got) is type(want), (got, want)
+    if isinstance(want, Tensor):
+        assert got.dtype == want.dtype and got.stride() == want.stride() and got.requires_grad == want.requires_grad
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    elif isinstance(want, (tuple, list)):
+        assert len(got) == len(want)
+        for one, other in zip(got, want, strict=True):
+            exact(one, other)
+    else:
+        assert got == want
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+    """The result, or the error; gradients of all floating arguments; the arguments afterwards."""
+    args = tuple(a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args)
+    leaves = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+    try:
+        out = fn(*args)
+    except Exception as error:  # noqa: BLE001 - what a program raises is a result
+        return type(error), str(error), args
+    grads = torch.autograd.grad(out.sum() if not out.is_complex() else out.abs().sum(), leaves, allow_unused=True) if leaves and out.requires_grad else ()
+    return out, grads, args
+
+
+def whole(fn: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
+    """One graph for each call, and what eager gives."""
+    for args in calls:
+        compiled = compiler_lab.compile(fn, backend="eager", fullgraph=True)
+        exact(outcome(compiled, args), outcome(fn, args))
+
+
+TABLES = [(2, 3), (3, 2), (4, 7), (5,), (1, 9), (0, 3), (3, 3)]
+KINDS = [torch.float32, torch.float64, torch.complex64, torch.int64]
+
+
+def table(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    made = torch.randn(shape, dtype=dtype) if dtype.is_floating_point or dtype.is_complex else torch.randint(-4, 5, shape)
+    return made.requires_grad_(dtype.is_floating_point)
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_covariance_and_correlation(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    tables = [(table(shape, dtype),) for shape in TABLES]
+    whole(torch.cov, tables)
+    whole(lambda x: x.cov(correction=0), tables)
+    whole(lambda x: x.corrcoef(), tables)
+    whole(torch.corrcoef, [(torch.full((2, 3), 2.0),), (torch.tensor([1.0, float("nan"), 2.0]),), *tables])
+
+
+def test_data_that_decides_stays_with_python() -> None:
+    """Weights are checked by their values, and too few observations are warned about."""
+    x = torch.randn(3, 4)
+    weights = torch.tensor([1, 2, 0, 3])
+    for fn, args in [
+        (lambda x, w: torch.cov(x, fweights=w), (x, weights)),
+        (lambda x, w: torch.cov(x, aweights=w.float()) + 1, (x, weights)),
+        (lambda x, w: torch.cov(x, fweights=w), (x, -weights)),
+        (lambda x, w: torch.cov(x, correction=4), (x, weights)),
+        (lambda x, w: torch.corrcoef(x[:, :1]), (x, weights)),
+        (lambda x, w: torch.cov(x[None]), (x, weights)),
+    ]:
+        compiled = compiler_lab.compile(fn, backend="eager")
+        with warnings.catch_warnings(record=True) as got:
+            warnings.simplefilter("always")
+            found = outcome(compiled, args)
+        with warnings.catch_warnings(record=True) as want:
+            warnings.simplefilter("always")
+            exact(found, outcome(fn, args))
+        assert [str(w.message) for w in got] == [str(w.message) for w in want]
+        assert compiled._compiled_function.breaks
+
+
+def test_combinations() -> None:
+    torch.manual_seed(0)
+    for r, again in itertools.product((1, 2, 3, 4), (False, True)):
+        vectors = [(torch.randn(n, requires_grad=True),) for n in (0, 1, 2, 4, 5)]
+        whole(lambda x: torch.combinations(x, r, again), vectors)  # noqa: B023 - run in this round
+    whole(lambda x: torch.combinations(x) * 2, [(torch.arange(6),), (torch.randn(3, dtype=torch.complex64),)])
+    broken = compiler_lab.compile(lambda x: torch.combinations(x, 0), backend="eager")
+    exact(broken(torch.ones(3)), torch.combinations(torch.ones(3), 0))
+
+
+def test_local_response_norm() -> None:
+    whole(
+        lambda x: torch.nn.functional.local_response_norm(x, 2),
+        [(torch.randn(1, 6, 3, requires_grad=True),), (torch.zeros(0, 1, 2),), (torch.randn(2, 4, 3, 3),)],
+    )
+
+
+def at_tensor(x: Tensor, s: Tensor) -> Tensor:
+    return x.narrow(0, s, 2) * 2
+
+
+def by_name(x: Tensor, s: Tensor) -> Tensor:
+    return torch.narrow(x, dim=-1, start=s, length=1) + 1
+
+
+def changed(x: Tensor, s: Tensor) -> Tensor:
+    y = x * 1
+    y.narrow(0, s, 2).mul_(10)
+    s.add_(1)
+    return y + y.narrow(0, s, 1)
+
+
+STARTS = [torch.tensor(n) for n in (0, 1, 2, 3, -1, -2, 4, -5, 7)] + [torch.tensor(1, dtype=torch.uint8), torch.tensor([1]), torch.tensor(1.0)]
+
+
+@pytest.mark.parametrize("fn", [at_tensor, by_name, changed], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "lab"])
+def test_narrow_from_where_a_tensor_says(fn: Callable[..., Any], backend: str) -> None:
+    for needs in (False, True):
+        compiled = compiler_lab.compile(fn, backend=backend)
+        for start in STARTS:
+            args = torch.randn(4, 3, requires_grad=needs), start
+            exact(outcome(compiled, args), outcome(fn, args))
+        assert {b.reason for b in compiled._compiled_function.breaks} <= {"op-error"}
+        compiled = compiler_lab.compile(fn, backend=backend, fullgraph=True)
+        compiled(torch.randn(4, 3, requires_grad=needs), torch.tensor(1))
+
+
+def test_narrow_raises_where_python_would() -> None:
+    """A start out of range is data: what the program did before is done, and a handler of its own is entered."""
+    seen: list[int] = []
+
+    def noted(x: Tensor, s: Tensor) -> Tensor:
+        seen.append(x.shape[0])
+        return x.narrow(0, s, 2)
+
+    def handled(x: Tensor, s: Tensor) -> Any:
+        try:
+            return x.narrow(0, s, 2)
+        except IndexError as error:
+            return str(error)
+
+    x = torch.randn(4)
+    compiled = compiler_lab.compile(noted, backend="eager")
+    exact(outcome(compiled, (x, torch.tensor(9))), outcome(noted, (x, torch.tensor(9))))
+    assert seen == [4, 4]
+    compiled = compiler_lab.compile(handled, backend="eager")
+    for start in (1, 9):
+        exact(compiled(x, torch.tensor(start)), handled(x, torch.tensor(start)))
