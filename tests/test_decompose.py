@@ -170,7 +170,8 @@ def test_a_row(name: str) -> None:
     expected = eager(program, args, graph)
     assert_same(expected, execute(graph, args), 1e-11 if name != "layer_norm_offset" else 1e-8)
     for before, after in zip(expected.outputs, execute(graph, args).outputs, strict=True):
-        assert torch.equal(torch.signbit(before), torch.signbit(after)) or before.isnan().any()
+        told = ~before.isnan()  # the sign of NaN is nobody's
+        assert torch.equal(torch.signbit(before)[told], torch.signbit(after)[told])
 
 
 @pytest.mark.parametrize(

@@ -109,11 +109,13 @@ def compare(name: str, backend: str, calls: int = 3) -> None:
     program, args, others = CASES[name]()
     theirs = [run(program, args, others) for _ in range(calls)]
     program, args, others = CASES[name]()
-    before = compiler_lab.stats()["breaks"]
+    compiler_lab.reset()
     compiled = compiler_lab.compile(program, backend=backend, fullgraph=True)
     for i, want in enumerate(theirs):
         assert run(compiled, args, others) == want, f"call {i}"
-    assert compiler_lab.stats()["breaks"] == before, compiler_lab.stats()
+    stats = compiler_lab.stats()
+    assert not stats["breaks"], stats
+    assert compiled._compiled_function.entries if not isinstance(compiled, nn.Module) else compiled._compiled.entries, "nothing was captured"
 
 
 @pytest.mark.parametrize("name", CASES)

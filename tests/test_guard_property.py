@@ -473,8 +473,9 @@ UNCHANGED = Change("nothing", "again", lambda: None, lambda: None)
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_guards_of_generated_programs(first: int) -> None:
-    found = {seed: wrong(examined(program(seed), most=30)) for seed in range(first, first + 10)}
-    assert not any(found.values()), "\n".join(f"program {seed}: {text}" for seed, texts in found.items() for text in texts)
+    found = {seed: examined(program(seed), most=30) for seed in range(first, first + 10)}
+    assert sum(map(bool, found.values())) >= 6, "most of them are captured, at least in part"
+    assert not any(map(wrong, found.values())), "\n".join(f"program {seed}: {text}" for seed, of_one in found.items() for text in wrong(of_one))
 
 
 # Kinds for which guards may refuse although capturing again would give the same: how many in a hundred, and why.

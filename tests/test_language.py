@@ -109,6 +109,7 @@ def test_compiled_is_plain(name: str, caplog: pytest.LogCaptureFixture) -> None:
             same((want, mine), (got, theirs), {})
             assert [r.getMessage() for r in caplog.records if r.name == "language"] == logged
     stats = compiler_lab.stats()
+    assert not row.whole or compiled._compiled_function.entries, "nothing was captured"
     if row.whole:  # what the program itself raises is Python's to do
         assert not [r for r in stats["break_reasons"] if r != "raise"], stats
 

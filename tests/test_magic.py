@@ -198,7 +198,7 @@ def test_unknown_options_and_stages_name_the_known_ones(shell: InteractiveShell)
     result, _ = run(shell, "%compile_inspect --backend labb f(x)")
     assert "known backends" in str(result.error_in_exec)
     result, out = run(shell, "%compile_inspect --nonsense f(x)")
-    assert result.error_in_exec is not None or "unrecognized" in out.stderr + out.stdout
+    assert "unrecognized arguments: --nonsense" in str(result.error_in_exec) + out.stderr
     result, _ = run(shell, "%compile_inspect")
     assert "needs a call" in str(result.error_in_exec)
 
@@ -211,7 +211,7 @@ def test_the_magic_has_help(shell: InteractiveShell) -> None:
 def test_a_function_from_another_cell_shows_its_own_source(shell: InteractiveShell) -> None:
     shell.run_cell("def h(x):\n    return x.cos() + 41")
     _, out = run(shell, "%compile_inspect h(x)")
-    assert ("41" in page(out) and "notebook cell" in page(out)) or "ipython" in page(out)
+    assert "41" in page(out) and "notebook cell" in page(out)
 
 
 def test_a_function_without_source_is_shown_all_the_same(shell: InteractiveShell) -> None:

@@ -280,8 +280,8 @@ def parts(x: Tensor, y: Tensor) -> Any:
 @pytest.mark.parametrize("fn", [tensor_data, legacy_types, kinds, parts])
 def test_attributes_and_predicates_of_tensors(fn: Callable[..., Any], backend: str) -> None:
     counts = same(fn, pair, backend, low=True)
-    assert counts["graphs"] == 1 or counts["break_reasons"]
-    assert backend != "eager" or not counts["breaks"]
+    views = fn is parts and backend != "eager"  # many results that are views of the inputs and of each other
+    assert (counts["graphs"], counts["break_reasons"]) == ((0, ["outputs-alias"]) if views else (1, []))
 
 
 def writes_data(x: Tensor, y: Tensor) -> Any:
@@ -331,7 +331,7 @@ def test_the_dict_of_keywords_is_the_frames_own() -> None:
     for given in ({}, {"scale": 1.0}, {"scale": 2.0, "other": 1}, {}):
         want, got = fn(x, **given), compiled(x, **given)
         assert torch.equal(want[0], got[0]) and want[1] == got[1] and list(want[1]) == list(got[1])
-    assert all(b.reason == "disabled" for b in compiled._compiled_function.breaks)
+    assert {b.reason for b in compiled._compiled_function.breaks} == {"disabled"}
 
 
 class Renamed:

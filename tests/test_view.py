@@ -159,7 +159,7 @@ def test_lost_lines_say_why(data: Any) -> None:
     assert dead["eliminate dead code"] == ("eliminate dead code", "removed: nobody reads it, and running it has no effect of its own")
     assert dead["generate forward"] == dead["eliminate dead code"], "it stays lost for the same reason"
     twice = lost(data, "again = ")
-    assert all("an earlier node computes the same operator" in why for _, why in twice.values()), "merged into the line that computes the same"
+    assert twice and all("an earlier node computes the same operator" in why for _, why in twice.values()), "merged into the line that computes the same"
     assert "Python did it once" in lost(data, "scale = 3 * 2")["joint"][1]
     assert "library" in lost(data, "@ w")["build forward"][1]
     assert lost(data, "y = torch.relu").get("generate forward") is None
