@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,3 +60,25 @@ def require(tool: str) -> str:
         message = f"{tool} is not installed"
         pytest.fail(message) if os.environ.get("COMPILER_LAB_REQUIRE_ALL") else pytest.skip(message)
     return found
+
+
+def run_threads(targets: list[Callable[[], Any]]) -> None:
+    """Runs them at once and raises what they raise."""
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(len(targets))
+
+    def run(target: Callable[[], Any]) -> None:
+        try:
+            barrier.wait()
+            target()
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(t,)) for t in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if errors:
+        raise errors[0]
+    assert not any(t.is_alive() for t in threads)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from compiler_lab.core.options import Options
 from compiler_lab.graph.passes import eliminate_common_subexpressions, eliminate_dead_code, fold_constants, simplify_views
 from compiler_lab.runtime.autograd import bind
 
+from .conftest import run_threads
 from .test_partition import joint_of, programs, rand
 
 DEFAULT = Options(partitioner="default")
@@ -480,7 +481,6 @@ def shared(values: list[Any]) -> list[tuple[int, int]]:
 def test_calls_from_many_threads() -> None:
     args = (rand(4, 4), rand(4, 4))
     call = bound(pair, *args, layouts=False)
-    wrong: list[int] = []
 
     def work(seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -489,12 +489,6 @@ def test_calls_from_many_threads() -> None:
             c, d = leaves(a, b)
             call(a, b)[1].sum().backward()
             pair(c, d)[1].sum().backward()
-            if not (same(a.grad, c.grad) and same(b.grad, d.grad)):
-                wrong.append(seed)
+            assert same(a.grad, c.grad) and same(b.grad, d.grad)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    run_threads([partial(work, i) for i in range(4)])

@@ -7,11 +7,11 @@ import contextvars
 import copy
 import gc
 import io
-import threading
 import traceback
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +25,8 @@ from compiler_lab.frames.code import read_code
 from compiler_lab.frames.hook import surface
 from compiler_lab.frames.points import Point, index, ordinal, resumable
 from compiler_lab.frames.resume import Next, step
+
+from .conftest import run_threads
 
 X = torch.arange(6.0).reshape(2, 3)
 CONTEXT = contextvars.copy_context()
@@ -765,11 +767,7 @@ def test_threads_in_a_broken_function_at_once() -> None:
         results.append((n, [compiled(inputs[n]) for _ in range(20)]))
 
     with contextlib.redirect_stdout(io.StringIO()):
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads([partial(work, n) for n in range(4)])
         expected = {n: several(inputs[n]) for n in range(4)}
     assert len(results) == 4 and all(torch.equal(y, expected[n]) for n, found in results for y in found)
     assert len(count.graphs) == 4 and count.calls == 4 * 20 * 4

@@ -10,7 +10,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -36,6 +35,8 @@ from compiler_lab.runtime.build import build, build_many, openmp_runtimes
 from compiler_lab.runtime.program import Program, vector_instructions
 from compiler_lab.runtime.toolchain import find_toolchain, run_compiler
 from compiler_lab.scheduling.fusion import schedule
+
+from .conftest import run_threads
 
 aten = torch.ops.aten
 HERE = Location(__file__, 1, "fn")
@@ -427,20 +428,8 @@ def _library_of(kernels: Kernels, options: Options) -> str:
 
 
 def test_threads_share_one_empty_cache(options: Options) -> None:
-    kernels, wrong = kernels_of(gelu_times, X, W), list[BaseException]()
-
-    def work() -> None:
-        try:
-            torch.testing.assert_close(build(kernels, options)(X, W), (torch.nn.functional.gelu(X) * W,))
-        except BaseException as error:  # noqa: BLE001
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    kernels = kernels_of(gelu_times, X, W)
+    run_threads([lambda: torch.testing.assert_close(build(kernels, options)(X, W), (torch.nn.functional.gelu(X) * W,))] * 4)
 
 
 def test_no_folder_is_left_behind(options: Options, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

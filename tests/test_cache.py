@@ -7,9 +7,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler_lab.runtime.cache import Cache, cache_root, is_writable, key_of, open_cache, private_cache, replace_file
+
+from .conftest import run_threads
 
 KEY = "ab" * 32
 
@@ -126,23 +128,15 @@ def _hammer(root: str, start: int, rounds: int) -> int:
 
 
 def test_many_threads(tmp_path: Path) -> None:
-    wrong: list[str] = []
-
     def work(n: int) -> None:
         cache = Cache(tmp_path)
         for i in range(60):
             library = b"%d" % ((n + i) % 5) * 2000
             cache.publish(KEY, library, "s")
             found = cache.find(KEY)
-            if found is None or hashlib.sha256(found.read_bytes()).hexdigest() != found.stem:
-                wrong.append(str(found))
+            assert found is not None and hashlib.sha256(found.read_bytes()).hexdigest() == found.stem
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    run_threads([partial(work, n) for n in range(8)])
 
 
 def test_many_processes_with_damage(tmp_path: Path) -> None:

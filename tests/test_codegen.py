@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import random
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +32,7 @@ from compiler_lab.lowering.program import LoopProgram
 from compiler_lab.runtime.build import build
 from compiler_lab.scheduling.fusion import schedule
 
+from .conftest import run_threads
 from .loops import Builder, random_program, view
 
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-30, -1e30, 88.0]
@@ -450,22 +451,13 @@ def test_calls_may_overlap() -> None:
     x, w = torch.randn(64, 32), torch.randn(32, 32)
     f = lambda x, w: torch.softmax(torch.relu(x @ w) @ w, -1)
     built = build(kernels_of(f, x, w))
-    failures: list[BaseException] = []
 
     def work(seed: int) -> None:
-        try:
-            mine = torch.randn(64, 32, generator=torch.Generator().manual_seed(seed))
-            for _ in range(50):
-                torch.testing.assert_close(built(mine, w)[0], f(mine, w))
-        except BaseException as error:  # noqa: BLE001  a thread's failure is the test's
-            failures.append(error)
+        mine = torch.randn(64, 32, generator=torch.Generator().manual_seed(seed))
+        for _ in range(50):
+            torch.testing.assert_close(built(mine, w)[0], f(mine, w))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    run_threads([partial(work, i) for i in range(4)])
 
 
 def test_names_that_clash() -> None:

@@ -10,13 +10,13 @@ import inspect
 import pickle
 import random
 import sys
-import threading
 import time
 import traceback
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -38,6 +38,8 @@ from compiler_lab.frames.frame import FrameInput
 from compiler_lab.frames.hook import entry_count, surface
 from compiler_lab.frames.ir import CapturedGraph, Recipe, Source, Specialization
 from compiler_lab.frames.module import OptimizedModule, compile_module
+
+from .conftest import run_threads
 
 # older torch has no entries of our own on code that others compile too: frames below a break are Python's there
 below_breaks = pytest.mark.skipif(not hasattr(eval_frame, "set_eval_frame_isolate_recompiles_id"), reason="this torch has no isolate ids")
@@ -693,36 +695,25 @@ def test_first_calls_at_once_compile_once(lab: Lab) -> None:
 
     compiled = lab.compile(scaled, backend=slow)
     results: list[Tensor] = []
-    threads = [threading.Thread(target=lambda: results.append(compiled.function(X))) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    run_threads([lambda: results.append(compiled.function(X))] * 4)
     assert len(results) == 4 and all(torch.equal(r, scaled(X)) for r in results)
     assert len(lab.graphs) == 1 == len(compiled.entries) and lab.calls == 4
 
 
 def test_threads_resets_and_other_kinds_at_once(lab: Lab) -> None:
     whole, broken = lab.compile(scaled), lab.compile(branching)
-    wrong: list[Any] = []
     inputs = [torch.full((n + 1,), float(n + 1)) for n in range(3)]
 
     def work(seed: int) -> None:
         for n in range(60):
             x = inputs[(n + seed) % 3]
             for fn, plain in ((whole.function, scaled), (broken.function, branching)):
-                if not torch.equal(fn(x), plain(x)):
-                    wrong.append((seed, n, plain))
+                assert torch.equal(fn(x), plain(x)), (seed, n, plain)
             if n % 20 == seed:
                 whole.reset()
                 broken.reset()
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    run_threads([partial(work, n) for n in range(4)])
     broken.reset()
 
 

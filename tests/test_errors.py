@@ -54,7 +54,7 @@ def test_an_index_out_of_range_is_eagers_error() -> None:
     x = torch.randn(4, 5)
     compiled(x, torch.tensor([0, 1, 2, 3]))
     for one in (f, compiled):  # not with the same words: eager's are those of the whole loss, ours of the read inside it
-        with pytest.raises(IndexError, match="out of (bounds|range)"):
+        with pytest.raises(IndexError, match=r"out of (bounds|range)"):
             one(x, torch.tensor([0, 1, 2, 5]))
 
 
@@ -185,3 +185,12 @@ def test_too_many_sizes_warn_once_and_run_eagerly() -> None:
         for n in range(2, 8):
             torch.testing.assert_close(compiled(torch.ones(n)), torch.full((n,), 2.0))
     assert len([w for w in caught if "recompile" in str(w.message)]) == 1
+
+
+def test_sizes_alone_do_not_reach_the_limit() -> None:
+    compiled: Any = compiler_lab.compile(lambda x: x + 1, options={"recompile_limit": 2}, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(2, 30):
+            torch.testing.assert_close(compiled(torch.ones(n)), torch.full((n,), 2.0))
+    assert len(compiled._compiled_function.entries) == 2, "the size of the first call, and any"

@@ -10,6 +10,8 @@ from torch import nn
 
 import compiler_lab
 
+from .test_recompiles import Counting
+
 X = torch.arange(6.0).reshape(2, 3)
 
 
@@ -81,14 +83,6 @@ def test_recompiles_of_a_compiled_function_and_of_the_second_call() -> None:
     compiled(X, 3)
     found = compiler_lab.explain(compiled, X, 2)
     assert [r.number for r in found.recompiles] == [2] and "expected 2; got 3 (int)" in found.text()
-
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.step = 0
-
-        def forward(self, x: Any) -> Any:
-            return x * self.step
 
     model = Counting()
     assert compiler_lab.explain(model, X).recompiles == ()

@@ -497,8 +497,7 @@ TOLERATED: dict[str, tuple[int, str]] = {
     "bool": (60, "a flag that was looked at and did not matter"),
     "bool to int": (70, "the same"),
     "float sign": (100, "the same"),
-    "int": (4, "a number that is only passed on is guarded as one that was looked at"),
-    "int to float": (4, "the same"),
+    "int to float": (4, "a number is told by its exact type, also one that is only passed on"),
     "float to int": (100, "the same"),
 }
 

@@ -17,6 +17,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import compiler_lab
 from compiler_lab.core.errors import InvalidIR, Unsupported
 from compiler_lab.core.provenance import Location
 from compiler_lab.frames import guard_costs
@@ -28,6 +29,7 @@ from compiler_lab.frames.ir import Guard, Number, SizeRelation, Source
 STACK = (Location(__file__, 30, "line"),)
 X, Y = Source("local", "x"), Source("local", "y")
 FACTOR = 3.0
+TWO = 2
 
 
 def target(x: Any, y: Any = None) -> Any:
@@ -550,3 +552,80 @@ def test_the_cost_of_each_leaf_is_measured_when_asked() -> None:
     assert set(guard_costs.RELATIONS) == {"alive", *RELATIONS}
     assert 0.2 < sum(i.facts["nanoseconds"] for i in parts) / whole.facts["nanoseconds"] < 5
     assert t.check(locals)
+
+
+# numbers and strings that are only passed on: read from their sources at each call
+
+
+def kept(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
+    n = box.content
+    box.content = 7
+    return x + 1, n, box.content
+
+
+def swapped(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
+    items[0], table["k"] = table["k"], items[0]
+    items.append(box.content)
+    return x + 1, items, table
+
+
+def held(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
+    def inner(n: Any = box.content) -> Any:
+        return n, items[0]
+
+    return x + 1, inner(), dict(a=box.content), list(zip(items, table.values(), strict=False)), (lambda *a, **k: (a, k))(box.content, z=items[0])
+
+
+def typed(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
+    return x + isinstance(box.content, int), type(items[0]), callable(table["k"]), box.content
+
+
+def passed(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
+    y, n = x + 1, box.content
+    box.content = items[0]
+    print(n, box.content)
+    return y + 1, n, table["k"]
+
+
+def left(program: Any, *args: Any) -> str:
+    """What a call gives and what it leaves of its arguments."""
+    return repr((program(torch.ones(2), *args), args[0].content, args[1:]))
+
+
+@pytest.mark.parametrize("program", [kept, swapped, held, typed, passed])
+def test_what_is_only_passed_on_is_guarded_by_type(program: Any) -> None:
+    compiled: Any = compiler_lab.compile(program, backend="eager")
+    for n, first, k in ((2, 3, "a"), (3, 3, "a"), (4, 1000, "b"), (1000, 1000, "b"), (0, 1, ""), (-5, 2**70, "a")):
+        want, got = (left(fn, Box(n), [first, 2.5], {"k": k}) for fn in (program, compiled))
+        assert got == want
+    assert len(compiled._compiled_function.entries) == 1
+    compiled(torch.ones(2), Box(2.0), [3, 2.5], {"k": "a"})
+    assert len(compiled._compiled_function.entries) == 2, "another type"
+
+
+def looked_at(x: Any, box: Any) -> Any:
+    return x * box.content
+
+
+def compared(x: Any, box: Any) -> Any:
+    return x + 1 if box.content == 2 else x - 1
+
+
+def a_key(x: Any, box: Any) -> Any:
+    return {box.content: x + 1}
+
+
+def shown(x: Any, box: Any) -> Any:
+    return x + 1, f"{box.content}"
+
+
+def the_same_object(x: Any, box: Any) -> Any:
+    return x + 1, box.content is TWO
+
+
+@pytest.mark.parametrize("program", [looked_at, compared, a_key, shown, the_same_object])
+def test_what_is_looked_at_is_guarded_by_value(program: Any) -> None:
+    compiled: Any = compiler_lab.compile(program, backend="eager", dynamic=False)
+    for n in (2, 3, 2, 4):
+        assert left(compiled, Box(n)) == left(program, Box(n))
+    assert len(compiled._compiled_function.entries) == 3

@@ -16,6 +16,8 @@ from compiler_lab.core.errors import LabError
 from compiler_lab.frames import hook as hook_module
 from compiler_lab.frames.hook import Answer, GuardRoot, Surface, entry_count, frame_hook, frame_names, surface
 
+from .conftest import run_threads
+
 
 def inner(x: int) -> int:
     return x + 1
@@ -138,9 +140,7 @@ def test_other_threads_do_not_see_the_hook() -> None:
     high, _ = linked()
     watch, results = Watch(), list[int]()
     with frame_hook().region(watch):
-        thread = threading.Thread(target=lambda: results.append(high(1)))
-        thread.start()
-        thread.join()
+        run_threads([lambda: results.append(high(1))])
     assert results == [4] and "outer" not in watch.names
 
 

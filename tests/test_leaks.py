@@ -175,6 +175,17 @@ def ours(fn: Any) -> Any:
     return compiler_lab.compile(fn, backend="eager")
 
 
+def leaves_nothing(once: Callable[[], list[weakref.ref[Any]]]) -> None:
+    """``once`` makes something and lets go of it; it gives references to what must be gone then."""
+    once()  # what is imported, read and cached once
+    once()
+    before = alive()
+    watched = once() + once() + once()
+    more = alive() - before
+    assert watched and [r() for r in watched] == [None] * len(watched)
+    assert not more
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_compiled_function_that_goes_takes_everything_with_it(name: str) -> None:
     def once() -> list[weakref.ref[Any]]:
@@ -183,13 +194,7 @@ def test_a_compiled_function_that_goes_takes_everything_with_it(name: str) -> No
         program.call()
         return [weakref.ref(w) for w in program.watched]
 
-    once()  # what is imported, read and cached once
-    once()
-    before = alive()
-    watched = once() + once() + once()
-    after = alive()
-    assert [r() for r in watched] == [None] * len(watched)
-    assert {k: (before[k], after[k]) for k in after if after[k] > before[k]} == {}
+    leaves_nothing(once)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -203,8 +208,7 @@ def test_reset_gives_back_what_calls_have_made(name: str) -> None:
         program.call()
         program.call()
         compiler_lab.reset()
-    after = alive()
-    assert {k: (before[k], after[k]) for k in after if after[k] > before[k]} == {}
+    assert not alive() - before
     program.call()
 
 
@@ -220,12 +224,7 @@ def test_a_backend_that_fails_keeps_nothing() -> None:
             compiler_lab.compile(fn, backend=backend)(X)
         return weakref.ref(fn)
 
-    once()
-    before = alive()
-    refs = [once() for _ in range(3)]
-    after = alive()
-    assert [r() for r in refs] == [None] * 3
-    assert {k: (before[k], after[k]) for k in after if after[k] > before[k]} == {}
+    leaves_nothing(lambda: [once()])
 
 
 def test_capture_keeps_nothing() -> None:
@@ -235,12 +234,7 @@ def test_capture_keeps_nothing() -> None:
         assert captured.graphs
         return weakref.ref(fn)
 
-    once()
-    before = alive()
-    refs = [once() for _ in range(3)]
-    after = alive()
-    assert [r() for r in refs] == [None] * 3
-    assert {k: (before[k], after[k]) for k in after if after[k] > before[k]} == {}
+    leaves_nothing(lambda: [once()])
 
 
 def test_entries_of_modules_that_are_gone_are_dropped() -> None:

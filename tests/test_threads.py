@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import sys
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,8 @@ from torch import nn
 import compiler_lab
 from compiler_lab.core.errors import BackendFailed
 from compiler_lab.frames.hook import frame_hook, surface
+
+from .conftest import run_threads
 
 X = torch.arange(6.0).reshape(2, 3)
 FRAMES = str(Path(compiler_lab.__file__).parent / "frames")
@@ -71,28 +72,6 @@ def unchanged() -> Generator[None]:
 
     run_threads([other])
     assert free == [True], "the lock"
-
-
-def run_threads(targets: list[Callable[[], Any]]) -> None:
-    """Runs them at once and raises what they raise."""
-    errors: list[BaseException] = []
-    barrier = threading.Barrier(len(targets))
-
-    def run(target: Callable[[], Any]) -> None:
-        try:
-            barrier.wait()
-            target()
-        except BaseException as error:  # noqa: BLE001 - it is raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(t,)) for t in targets]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    if errors:
-        raise errors[0]
-    assert not any(t.is_alive() for t in threads)
 
 
 class Net(nn.Module):

@@ -19,6 +19,7 @@ import torch
 from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
+from ..lowering.program import views_of
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
 from .emit import Emitter
@@ -69,7 +70,7 @@ class _Wrapper:
     def _last_uses(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for i, group in enumerate(self.schedule.groups):
-            used = self.kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in _views(group.node)]
+            used = self.kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in views_of(group.node)]
             found.update(dict.fromkeys(used, i))
         return found
 
@@ -272,20 +273,6 @@ class _Wrapper:
             texts.append(f"as_strided({text}, {o.size}, {o.stride}, {text}.storage_offset())" if again else text)
             seen.add(o)
         self.e.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
-
-
-def _views(node: ExternNode) -> list[TensorView]:
-    found: list[TensorView] = []
-
-    def visit(arg: Any) -> None:
-        if isinstance(arg, TensorView):
-            found.append(arg)
-        elif isinstance(arg, (tuple, list)):
-            for a in arg:
-                visit(a)
-
-    visit([*node.args, *node.kwargs.values()])
-    return found
 
 
 def _op_name(target: torch._ops.OpOverload) -> str:

@@ -24,7 +24,7 @@ from ..core.provenance import Location
 from .interpreter import MAX_STEPS, NULL, Frame, Interpreter
 from .ir import Break
 from .shapes import Shapes
-from .values.base import Constant, Lazy, Slot
+from .values.base import Constant, Lazy, Slot, Unread
 from .values.containers import SequenceValue
 from .values.tensor import TensorValue
 
@@ -132,6 +132,8 @@ def text_of(slot: Slot, depth: int = 2) -> str:
         return "NULL"
     if isinstance(slot, TensorValue):
         return f"{slot.node.name}: {describe(slot.fake)}"
+    if isinstance(slot, Unread):
+        return _plain(repr(slot.held))
     if isinstance(slot, Constant):
         return _plain(repr(slot.value) if not isinstance(slot.value, torch.dtype) else str(slot.value))
     if isinstance(slot, SequenceValue) and depth:

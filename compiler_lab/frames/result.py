@@ -20,7 +20,7 @@ from .ir import CapturedGraph, Effect, Guard, Recipe, Specialization, Stop
 from .reasons import CaptureUnsupported
 from .recipes import RECIPES, Part, Row, constant, is_fillable
 from .tracer import Tracer
-from .values.base import Constant, Lazy, PureMethod, Value
+from .values.base import Constant, Lazy, PureMethod, Unread, Value
 from .values.functions import Cell, CellValue
 from .values.symbolic import SymbolicValue
 from .values.tensor import TensorValue
@@ -95,6 +95,8 @@ class Results:
             return None if value.real is None else place(value)
         if isinstance(value, SymbolicValue):
             value = value.constant(self.t) or value
+        if isinstance(value, Unread):
+            return Recipe("source", value.source)
         if isinstance(value, Constant):
             same = value.source is None or value.value is None or isinstance(value.value, (bool, enum.Enum))
             return constant(value.value) if same else Recipe("source", value.source)
@@ -175,6 +177,9 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
 def guards_of(t: Tracer) -> tuple[Guard, ...]:
     """All guards; where inputs are changed, also that no other input reaches their memory, which ``check_aliases`` saw at capture."""
     different = guard_aliases(t)
+    for v in t.unread:
+        if not v.read and ("equals", v.source, None) not in t.guards:
+            t.guards[("type", v.source, None)] = Guard("type", v.source, type(v.held).__name__, v.stack, "it is passed on as it is")
     changed = tuple(v.source for v in t.inputs if id(v) in t.mutated)
     others = tuple(v.source for v in t.inputs if isinstance(v, TensorValue) and id(v) not in t.mutated)
     guards = (*t.guards.values(), *different, *t.shapes.guards())

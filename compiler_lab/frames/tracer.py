@@ -28,7 +28,7 @@ from ..core.provenance import Stack
 from .ir import Guard, Number, Recipe, Source
 from .reasons import CaptureUnsupported
 from .shapes import Shapes
-from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Value
+from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Unread, Value
 from .values.containers import SequenceValue
 from .values.functions import Cell, Scope
 from .values.lift import lift, raised_from
@@ -69,6 +69,7 @@ class Tracer:
         self.steps = 0
         self.last: tuple[Stack, str] = ((), "")  # where the last exception was raised
         self.guards: dict[Any, Guard] = {}
+        self.unread: list[Unread] = []  # constants that may be any of their type so far
         self.decisions: list[Decision] = []
         self.inputs: list[TensorValue | SymbolicValue] = []
         self.mutated: dict[int, TensorValue] = {}  # placeholders that a node changes, by id of the value
@@ -158,6 +159,7 @@ class Tracer:
         """Takes back the guards on what is at ``source`` itself: nothing depends on it."""
         for key in [k for k in self.guards if k[1] == source]:
             del self.guards[key]
+        self.unread = [v for v in self.unread if v.source != source]
 
     def wrap(self, real: Any, source: Source | None) -> Value:
         known = self.known.get(id(real))

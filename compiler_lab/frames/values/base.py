@@ -179,6 +179,28 @@ class Constant(Value):
         return bool(self.value)
 
 
+class Unread(Constant):
+    """A constant that existed before the frame, by which nothing was decided yet: guarded by its type, and by its value once somebody asks for
+    ``value``. One that is only passed on, kept or returned is read from its source at each call."""
+
+    def __init__(self, t: Tracer, held: Any, source: Source) -> None:
+        self.t, self.held, self.source, self.stack = t, held, source, t.stack()
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "value":
+            raise AttributeError(name)
+        self.t.guard("equals", self.source, self.held, why="its value was used")
+        self.value = self.held
+        return self.held
+
+    @property
+    def read(self) -> bool:
+        return "value" in self.__dict__
+
+    def python_type(self) -> type[Any]:
+        return type(self.held)
+
+
 def _is_builtins(cls: type[Any], name: str) -> bool:
     """Is it ``str.upper`` or its like, of an enum whose members are strings or numbers?"""
     owner = next((c for c in cls.__mro__ if name in c.__dict__), object)

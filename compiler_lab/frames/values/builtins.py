@@ -17,7 +17,7 @@ import torch
 
 from ..ir import Source
 from . import hashing, iterators, stdlib, strings
-from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Leaf, NotConstant, Opaque, PureMethod, Raised, Value
+from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, NotConstant, Opaque, PureMethod, Raised, Value
 from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
@@ -44,9 +44,6 @@ class BuiltinValue(Value):
 
     def describe(self) -> str:
         return f"builtin {getattr(self.real, '__qualname__', None) or getattr(self.real, '__name__', self.real)}"
-
-    def plain(self, leaf: Leaf) -> Any:
-        return leaf(self)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         from ..torch_calls import call_builtin

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Source
-from .base import NONE, Args, Constant, Kwargs, Leaf, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value
 from .lookup import C_METHODS, KNOWN_METACLASSES, attribute_source, bind, class_written, find_in_class, is_library_module, lookup
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ class ClassValue(Value):
 
     def describe(self) -> str:
         return f"class {self.real.__qualname__}"
-
-    def plain(self, leaf: Leaf) -> Any:
-        return leaf(self)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         from .construct import construct

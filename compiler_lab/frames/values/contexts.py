@@ -240,7 +240,7 @@ def existing_autocast(t: Tracer, real: torch.autocast, source: Source | None) ->
     source = source or Source("constant", real)
     t.guard("type", source, type(real).__name__, why="its class says what entering it does")
     for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
-        t.wrap(getattr(real, name), Source("attr", name, source))
+        t.constant(t.wrap(getattr(real, name), Source("attr", name, source)))
     private = torch.autocast(real.device, real.fast_dtype, False, real._cache_enabled)
     private._enabled = real._enabled
     return AutocastMode(type(real), private, source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from .base import Args, Constant, Kwargs, Value
+from .base import Args, Constant, Kwargs, Unread, Value
 from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue, SliceValue, key_of
 from .functions import FunctionValue
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 TAKES_ITSELF_APART = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
-ATOMIC = (Constant, FunctionValue, ClassValue, SliceValue)
+ATOMIC = (Constant, Unread, FunctionValue, ClassValue, SliceValue)
 
 
 def shallow(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -108,7 +108,7 @@ def _class_or_none(t: Tracer, value: Value) -> Any:
 
 def _is_plain(value: Value) -> bool:
     """A container of Python's own, or a constant: has none of this operator beyond those that are modelled."""
-    return type(value) in (SequenceValue, DictValue, SetValue, Constant)
+    return type(value) in (SequenceValue, DictValue, SetValue) or isinstance(value, Constant)
 
 
 def _unsupported(symbol: str, inplace: bool, a: Value, b: Value) -> str:

@@ -19,7 +19,7 @@ import torch
 
 from ..ir import Source
 from . import subclasses
-from .base import Constant, Lazy, NotConstant, Opaque, Value
+from .base import Constant, Lazy, NotConstant, Opaque, Unread, Value
 from .builtins import BuiltinValue
 from .classes import ClassValue, ModuleValue, WeakReference
 from .containers import DequeValue, ExistingDict, ExistingList, ExistingSet, SequenceValue, SetValue, SliceValue
@@ -50,8 +50,12 @@ def wrap(t: Tracer, real: Any, source: Source | None) -> Value:
 
 
 def _constant(t: Tracer, real: Any, source: Source | None) -> Value:
-    kind = "none" if real is None else "true" if real is True else "false" if real is False else "equals"
-    t.guard(kind, source, real, why="its value was used")
+    if source is None:
+        return Constant(real)
+    if not isinstance(real, (bool, type(None))):
+        t.unread.append(made := Unread(t, real, source))
+        return made
+    t.guard(str(real).lower(), source, real, why="its value was used")
     return Constant(real, source)
 
 
