@@ -746,6 +746,7 @@ def wrong_call(x: Any) -> Any:
 
 @refused("exception", lambda: (torch.tensor([0]),))
 def handles_what_data_raises(x: Any) -> Any:
+    x.add_(1)  # Python cannot run the frame again
     try:
         return 12 // x
     except RuntimeError:

@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import dis
 import re
+import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, Instr
+from bytecode import Bytecode, Instr, Label
 from bytecode.flags import CompilerFlags
-from bytecode.instr import FreeVar
+from bytecode.instr import FreeVar, TryBegin, TryEnd
 
-from ..core.errors import InvalidIR
+from ..core.errors import InvalidIR, LabError
 from .code import read_code
 from .frame import FrameInput
 from .ir import Specialization, Stop
 from .pieces import Pause, go_on
 from .rebuild import Writer, recipes_of, results_of
-from .resume import Next
+from .resume import PROLOGUE, Next
 
 KEPT_FLAGS = 0x4 | 0x8  # CO_VARARGS, CO_VARKEYWORDS
 OPTIMIZED = 0x1 | 0x2  # CO_OPTIMIZED, CO_NEWLOCALS: locals in fast slots
@@ -62,6 +63,7 @@ class _Assembler:
     def __init__(self, specialization: Specialization, compiled: Callable[..., Any] | None, frame: FrameInput) -> None:
         self.frame, self.compiled, self.specialization = frame, compiled, specialization
         self.writer = Writer(frame, frame.code.co_firstlineno)
+        self.call = range(0)  # the instructions that run the graph
 
     def code(self, pause: Pause | None, piece: bool) -> CodeType:
         writer, specialization = self.writer, self.specialization
@@ -73,7 +75,9 @@ class _Assembler:
             writer.build(recipe)
             writer.emit("POP_TOP")
         if self.compiled is not None:
+            first = len(writer.body)
             writer.call(self.compiled, [lambda s=s: writer.load(s) for s in inputs])
+            self.call = range(first, len(writer.body))
             writer.outputs(len(specialization.graph.outputs))
         stop = specialization.stop
         writer.change(specialization.shared, specialization.effects, results_of(specialization))
@@ -87,7 +91,7 @@ class _Assembler:
                 go_on, [lambda: writer.constant(pause), lambda: writer.call(globals, []), lambda: self._cells(stop), lambda: self._state(stop, last=True)]
             )
         writer.emit("RETURN_VALUE")
-        return self._code()
+        return self._code(specialization.retried and self.compiled is not None and not piece)
 
     def _next(self, stop: Stop, pause: Pause) -> None:
         self.writer.constant(pause)
@@ -114,21 +118,34 @@ class _Assembler:
             self.writer.emit("LOAD_CLOSURE", FreeVar(name))
         self.writer.emit("BUILD_TUPLE", len(code.co_cellvars) + len(code.co_freevars))
 
-    def _code(self) -> CodeType:
+    def _code(self, again: bool) -> CodeType:
         original, line = self.frame.code, self.frame.code.co_firstlineno
         prologue = [Instr("COPY_FREE_VARS", len(original.co_freevars), lineno=line)] if original.co_freevars else []
-        new = Bytecode([*prologue, Instr("RESUME", 0, lineno=line), *self.writer.body, *self._room()])
+        start = [*prologue, Instr("RESUME", 0, lineno=line)]
+        new = self._named(Bytecode([*start, *self.writer.body, *self._room()]))
+        code = new.to_code()
+        if again:
+            size = max(code.co_stacksize, original.co_stacksize + 3)
+            code = self._named(Bytecode([*start, *self._guarded()])).to_code(stacksize=size, compute_exception_stack_depths=False)
+        if code.co_freevars != original.co_freevars or code.co_varnames[: len(argument_names(original))] != argument_names(original):
+            raise InvalidIR(f"replacement code of {original.co_qualname} has another layout", why="frames are filled by position")
+        return code
+
+    def _named(self, new: Bytecode) -> Bytecode:
+        original, line = self.frame.code, self.frame.code.co_firstlineno
         new.name, new.qualname, new.filename, new.first_lineno = original.co_name, original.co_qualname, original.co_filename, line
         new.argcount, new.posonlyargcount, new.kwonlyargcount = original.co_argcount, original.co_posonlyargcount, original.co_kwonlyargcount
         flags = original.co_flags & KEPT_FLAGS
-        names = argument_names(original)
-        new.argnames = list(names)
+        new.argnames = list(argument_names(original))
         new.freevars = list(original.co_freevars)
         new.flags = CompilerFlags(OPTIMIZED | flags)
-        code = new.to_code()
-        if code.co_freevars != original.co_freevars or code.co_varnames[: len(names)] != names:
-            raise InvalidIR(f"replacement code of {original.co_qualname} has another layout", why="frames are filled by position")
-        return code
+        return new
+
+    def _guarded(self) -> list[Any]:
+        """The body, with the frame's own code behind it: where the graph raises, that runs from its start, and no cell has been made."""
+        writer, call, failed = self.writer, self.call, TryBegin(Label(), False, 0)
+        body: list[Any] = [*writer.body[: call.start], failed, *writer.body[call.start : call.stop], TryEnd(failed), *writer.body[call.stop :]]
+        return [*body, *again(self.frame.code, failed.target, writer.line)]
 
     def _room(self) -> list[Instr]:
         """Never executed: a local for each cell of the original. The hook copies arguments and cells into a frame of ours by position,
@@ -136,6 +153,24 @@ class _Assembler:
         line = self.writer.line
         stores = [Instr("STORE_FAST", f"{self.writer.prefix}room{n}", lineno=line) for n in range(len(self.frame.code.co_cellvars))]
         return [Instr("LOAD_CONST", 0, lineno=line), *(i for s in stores for i in (Instr("COPY", 1, lineno=line), s)), Instr("RETURN_VALUE", lineno=line)]
+
+
+def again(code: CodeType, target: Any, line: int) -> list[Any]:
+    """A handler at ``target`` that drops an exception and runs ``code``, unless it is one of this package's own, or no error at all."""
+    goes_on, begins, cleanup = Label(), Label(), TryBegin(Label(), True, 1)
+    if_true, if_false = ("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE") if sys.version_info < (3, 12) else ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
+
+    def emit(name: str, *arg: Any) -> Instr:
+        return Instr(name, *arg, lineno=line)
+
+    handler = [
+        *(emit("LOAD_CONST", LabError), emit("CHECK_EXC_MATCH"), emit(if_true, goes_on)),
+        *(emit("LOAD_CONST", Exception), emit("CHECK_EXC_MATCH"), emit(if_false, goes_on)),
+        *(emit("POP_TOP"), emit("POP_EXCEPT"), emit("JUMP_FORWARD", begins)),
+    ]
+    body = [emit("NOP") if isinstance(i, Instr) and i.name in PROLOGUE else i for i in Bytecode.from_code(code, conserve_exception_block_stackdepth=True)]
+    raising = [cleanup, goes_on, emit("RERAISE", 0), TryEnd(cleanup), cleanup.target, emit("COPY", 3), emit("POP_EXCEPT"), emit("RERAISE", 1)]
+    return [target, emit("PUSH_EXC_INFO"), *handler, *raising, begins, *body]
 
 
 def argument_names(code: CodeType) -> tuple[str, ...]:

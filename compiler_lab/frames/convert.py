@@ -79,6 +79,7 @@ class Entry:
     tree: GuardTree
     code: CodeType
     graph: bool = True  # whether it holds tensor work
+    retried: bool = False  # of a piece: where it raises, Python runs the rest of the frame from where the piece begins
 
     def function(self, fn: FunctionType) -> FunctionType:
         """``code`` as a plain function in ``fn``'s place."""
@@ -158,7 +159,7 @@ class Converter:
         code = assemble(specialization, compiled, frame, pause, piece=root is not frame.code)
         if (failure := tree.explain(frame.locals)) is not None or not tree.check(frame.locals):
             raise InvalidIR("the guards reject the very frame they were made from", why=failure.text() if failure else "only the C++ check fails")
-        return specialization, Entry(tree, code, work)
+        return specialization, Entry(tree, code, work, specialization.retried)
 
     def _compile(self, specialization: Specialization, frame: FrameInput) -> Callable[..., Any]:
         cells = dict(zip(frame.code.co_freevars, frame.closure, strict=False))

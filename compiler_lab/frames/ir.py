@@ -179,7 +179,7 @@ class Specialization:
     """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards.
 
     The replacement code builds ``before`` (calls whose results are dropped: warnings), runs the graph, builds ``shared`` in order, makes
-    ``effects`` in order, and then returns ``result``, or goes on at ``stop``."""
+    ``effects`` in order, and then returns ``result``, or goes on at ``stop``. ``retried``: where the graph raises, Python runs the frame from its start."""
 
     graph: CapturedGraph
     guards: tuple[Guard, ...]
@@ -188,4 +188,5 @@ class Specialization:
     effects: tuple[Effect, ...] = ()
     before: tuple[Recipe, ...] = ()
     stop: Stop | None = None
+    retried: bool = False
     notes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -15,6 +15,7 @@ import weakref
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import LabError
 from .code import read_code
 from .frame import FrameInput
 from .guards import GLOBALS
@@ -141,14 +142,18 @@ class Pieces:
 
     def _graph(self, entry: Entry, end: Resumed, globals: dict[str, Any], cells: Cells, state: State) -> Any:
         """Runs an entry. An interrupt, or an error that capture did not foresee, is the frame's own: it is raised where the entry began, so that
-        ``with`` blocks that the frame is in are left and ``finally`` clauses run."""
+        ``with`` blocks that the frame is in are left and ``finally`` clauses run. Where that cannot be told from what the program would see,
+        Python runs the rest of the frame (``raising.py``)."""
         try:
             return FunctionType(entry.code, globals, entry.code.co_name, None, cells)(*state)
         except BaseException as error:
             piece = self.pieces.get(id(end.code))
-            if piece is None or not protected(piece.root, end.point):
+            again = entry.retried and isinstance(error, Exception) and not isinstance(error, LabError)
+            if piece is None or not (again or protected(piece.root, end.point)):
                 raise
-            failure = error
+            failure = None if again else error
+        if failure is None:
+            return self._rest(end, globals, cells, state, hooked=True)
         code = failing(piece.root, end.point)
         frame_hook().leave(code)
         state.append(failure)

@@ -171,7 +171,7 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
         "operations": sum(n.op in ("call_function", "call_method") for n in t.graph.nodes),
         "instructions": t.steps,
     }
-    return Specialization(graph, guards_of(t), recipe, tuple(results.shared), results.effects, tuple(t.warned), stop, notes)
+    return Specialization(graph, guards_of(t), recipe, tuple(results.shared), results.effects, tuple(t.warned), stop, t.retried, notes)
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import cmath
 import functools
+import inspect
 import math
 import operator
 import random
@@ -32,7 +33,9 @@ from .values.contexts import set_grad_mode, switch
 from .values.exceptions import initialize
 from .values.functions import PartialValue
 from .values.modules import delete_attribute, set_attribute
+from .values.modules import initialize as initialize_module
 from .values.objects import ExceptionValue, ObjectValue
+from .values.signatures import signature
 from .values.symbolic import CHECK_IS_SIZE, check, check_is_size, convert
 from .values.tensor import METADATA_METHODS, TensorValue, call_method
 
@@ -224,12 +227,14 @@ FUNCTIONS: dict[Any, Handler] = {
     torch._jit_internal.is_scripting: _constant(False),
     torch.cuda.is_available: _fold(torch.cuda.is_available),
     torch.functional.broadcast_shapes: _fold(torch.functional.broadcast_shapes),
+    torch.nn.Module.__init__: initialize_module,
     torch.nn.Module.__setattr__: set_attribute,
     torch.nn.Module.__delattr__: delete_attribute,
     typing.cast: _second,
     torch._check: check,
     CHECK_IS_SIZE: check_is_size,
     **stdlib.PYTHON,
+    inspect.signature: signature,
     functools.wraps: _wraps,
     torch.cond: higher_order.cond,
     torch.while_loop: higher_order.while_loop,

@@ -25,7 +25,9 @@ from ..core.artifact import Decision
 from ..core.fakes import fake_mode
 from ..core.modes import autocast_state
 from ..core.provenance import Stack
+from . import raising
 from .ir import Guard, Number, Recipe, Source
+from .raising import name_of
 from .reasons import CaptureUnsupported
 from .shapes import Shapes
 from .values.base import NONE, Args, Kwargs, NotConstant, Opaque, Raised, Unread, Value
@@ -44,11 +46,6 @@ if TYPE_CHECKING:
     from .values.higher_order import Subgraph
 
 MAX_DEPTH, MAX_STEPS = 80, 1_000_000
-INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
-DATA_CHECKED = tuple(
-    "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
-    "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin istft".split()
-)  # parts of names of operations that look at the values they are given
 FLOAT_OPERANDS = frozenset("add sub mul truediv iadd isub imul itruediv add_ sub_ mul_ div div_ true_divide multiply subtract".split())  # any float will do
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
@@ -84,6 +81,8 @@ class Tracer:
         self.grad, self.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()  # where the program is; see values/contexts.py
         self.generators: list[GeneratorRun] = []  # all of them; one that is left suspended may have more to do
         self.keys: dict[int, UserKey] | None = None  # inside a method that takes one key: it is hashed once
+        self.once = False  # the graph draws random numbers, or does what cannot be seen: it cannot be tried and given up
+        self.retried = False  # Python runs the frame again when the graph raises
         self.warned: list[Recipe] = []  # what is shown before the graph runs
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
         if self.shapes.history.scalars or self.shapes.history.data_sizes:
@@ -326,11 +325,9 @@ class Tracer:
         ``changes``: inputs that the operation changes without saying so in its schema.
         """
         kwargs = kwargs or {}
-        if self.changed and self._may_raise(target, [*args, *kwargs.values()]):
-            raise self.refuse("side-effect", f"{_name(target)} may raise when the graph runs, and the changes of objects before it would be lost")
-        if any(f.info.handlers and f.catches() for f in self.frames) and self._may_raise(target, [*args, *kwargs.values()]):
-            raise self.refuse("exception", f"{_name(target)} may raise when the graph runs, and the program would handle that")
-        leaf = self._fake_or_float if _name(target) in FLOAT_OPERANDS else self._fake
+        if raising.looks_at_data(self, name_of(target), [*args, *kwargs.values()]):
+            raising.check(self, name_of(target))
+        leaf = self._fake_or_float if name_of(target) in FLOAT_OPERANDS else self._fake
         fakes = [a.plain(leaf) for a in args]
         fake_kwargs = {k: v.plain(leaf) for k, v in kwargs.items()}
         touched = list({id(v): v for v in _tensors(self, [*args, *kwargs.values()])}.values())
@@ -342,23 +339,19 @@ class Tracer:
         except Exception as error:
             reason = "dynamic-shape" if type(error).__module__.startswith(("torch._subclasses", "torch.fx.experimental")) else "op-error"
             text = str(error).splitlines()[0] if str(error) else ""
-            raise self.refuse(reason, f"{_name(target)}: {type(error).__name__}: {text}") from error
+            raise self.refuse(reason, f"{name_of(target)}: {type(error).__name__}: {text}") from error
         finally:
             self.note_guards()
         if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
-            raise self.refuse("metadata-mutation", _name(target))
+            raise self.refuse("metadata-mutation", name_of(target))
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
         written = next((v for v in (kwargs.get("out"), *args[:1]) if v in changed), None)
         if isinstance(written, TensorValue):
             with self.mode:
                 twice = overlaps(written.fake, [v.fake for v in touched], fakes[1] if target is operator.setitem else None)
             if twice:
-                raise self.refuse("op-error", f"{_name(target)}: the memory that is written overlaps itself or what is read")
+                raise self.refuse("op-error", f"{name_of(target)}: the memory that is written overlaps itself or what is read")
         return self._record(target, args, kwargs, out, [*changed, *(v for v in changes if isinstance(v, TensorValue))])
-
-    def _may_raise(self, target: Callable[..., Any] | str, args: Args) -> bool:
-        """Can the operation raise because of what tensors hold, a number read from one included?"""
-        return may_raise(_name(target), args) or any(isinstance(a, SymbolicValue) and self.shapes.of_data(a.sym) for a in args)
 
     def _run(self, function: Callable[..., Any], fakes: list[Any], kwargs: dict[str, Any]) -> Any:
         """The operation on fakes. Where its C++ parts look at data, torch's Python forms of them may not."""
@@ -377,7 +370,7 @@ class Tracer:
         if out is not None and not changed and not _has_tensor(out):
             return self._numbers(target, args, kwargs, out) if self.shapes.symbolic and _has_symbol(out) else self.lift(out)
         if out is None and not changed:
-            raise self.refuse("op-refused", f"{_name(target)} gives nothing back and changes no tensor")
+            raise self.refuse("op-refused", f"{name_of(target)} gives nothing back and changes no tensor")
         node = self.node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs, out)
         for value in changed:
             self._change(value)
@@ -407,6 +400,7 @@ class Tracer:
         return self.append(kind, target, tuple(a.plain(self._node) for a in args), val, {k: v.plain(self._node) for k, v in kwargs.items()})
 
     def append(self, kind: str, target: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None) -> fx.Node:
+        self.once = self.once or raising.once(target, args, kwargs or {})
         node = self.graph.create_node(kind, target, args, kwargs or {})
         node.meta.update(val=val, stack=self.stack(), parents=())
         return node
@@ -472,27 +466,6 @@ class Tracer:
         raise self.refuse("op-argument", value.describe())
 
 
-def may_raise(name: str, args: Args) -> bool:
-    """Can the operation raise because of the data, on arguments whose kinds and sizes are right?"""
-    if name in INTEGER_DIVISIONS:
-        return not any(isinstance(a, TensorValue) and a.fake.is_floating_point() for a in args)
-    if name in ("getitem", "setitem"):
-        return len(_indices(args[1])) > 0
-    return any(part in name for part in DATA_CHECKED)
-
-
-def _indices(key: Value) -> list[TensorValue]:
-    """The tensors of a subscript that hold positions: out of range, they raise."""
-    found: list[TensorValue] = []
-
-    def leaf(part: Value) -> Any:
-        if isinstance(part, TensorValue) and part.fake.dtype != torch.bool:
-            found.append(part)
-
-    key.plain(leaf)
-    return found
-
-
 def tensor_facts(real: torch.Tensor, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> tuple[Any, ...]:
     """(type, dtype, device, requires_grad, sizes, strides): what a tensor guard checks, as plain data; None for a size that is open."""
     return (type(real).__name__, str(real.dtype), str(real.device), real.requires_grad, sizes, strides)
@@ -514,10 +487,6 @@ def computed(make: Callable[[bool], torch.Tensor]) -> torch.Tensor:
 
 def _first(graph: fx.Graph) -> fx.Node:
     return next(iter(graph.nodes), graph._root)
-
-
-def _name(target: Callable[..., Any] | str) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
 
 
 def _has_tensor(out: Any) -> bool:

@@ -22,7 +22,8 @@ from .classes import ClassValue
 from .containers import DequeValue, DictValue, SequenceValue, SetValue, SliceValue, entries_of
 from .contexts import CONTEXTS
 from .functions import MethodValue, PartialValue
-from .lookup import KNOWN_METACLASSES, bind, lookup
+from .lookup import KNOWN_METACLASSES, bind, is_library_module, lookup
+from .modules import make_group, make_module
 from .objects import ExceptionValue, ObjectValue, SuperValue
 from .symbolic import convert
 from .tensor import TensorValue
@@ -38,7 +39,9 @@ def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         raise t.refuse("unknown-callable", f"{real.__name__}, whose __del__ runs when its objects are dropped")
     if row is not None:
         return row(t, args, kwargs)
-    if issubclass(real, (torch.nn.Module, torch.nn.Parameter, torch.Tensor)):
+    if issubclass(real, torch.nn.Module) and is_library_module(real.__module__):
+        return make_module(t, real, args, kwargs)
+    if issubclass(real, (torch.nn.Parameter, torch.Tensor)):
         raise t.refuse("module-created" if real is not torch.Tensor else "op-refused", real.__name__)
     if real.__module__.partition(".")[0] == "numpy":
         raise t.refuse("numpy", real.__name__)
@@ -228,6 +231,7 @@ CONSTRUCTORS: dict[type[Any], Handler] = {
     itertools.accumulate: iterators.accumulate,
     itertools.starmap: iterators.starmap,
     itertools.zip_longest: iterators.zip_longest,
+    torch.nn.ModuleList: make_group,
     **stdlib.CLASSES,
     **CONTEXTS,
 }

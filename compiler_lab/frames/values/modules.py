@@ -8,6 +8,10 @@ PyTorch's counterpart: ``torch/_dynamo/variables/nn_module.py`` (``Unspecialized
 
 from __future__ import annotations
 
+import inspect
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+STATELESS = tuple(f"torch.nn.modules.{name}" for name in ("loss", "activation", "dropout", "flatten", "pooling", "padding", "distance", "linear"))
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 
 
@@ -111,10 +116,94 @@ class ModuleInstance(ObjectValue):
         return True if found is None else found.truth(t)
 
 
+class ModuleGroup(Value):
+    """A ``nn.ModuleList`` made in the frame, of modules that exist: what a slice of another one gives, to be iterated."""
+
+    def __init__(self, parts: list[Value]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type[torch.nn.Module]:
+        return torch.nn.ModuleList
+
+    def iterate(self, t: Tracer) -> Iterator[Value]:
+        return iter(list(self.parts))
+
+    def length(self, t: Tracer) -> int:
+        return len(self.parts)
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.parts)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        at = t.constant(key)
+        if not isinstance(at, (int, slice)) or (isinstance(at, int) and not -len(self.parts) <= at < len(self.parts)):
+            raise t.refuse("attribute", f"item {at!r} of {self.describe()}")
+        return self.parts[at] if isinstance(at, int) else ModuleGroup(self.parts[at])
+
+
+def make_module(t: Tracer, cls: type[torch.nn.Module], args: Args, kwargs: Kwargs) -> Value:
+    """A module of torch's own without parameters, buffers and submodules, such as a loss: an object with the attributes that its constructor sets."""
+    given = [*args, *kwargs.values()]
+    if cls.__module__ not in STATELESS or "device" in inspect.signature(cls.__init__).parameters or not t.is_constant(*given):  # for its parameters
+        raise t.refuse("module-created", cls.__name__)
+    real: list[torch.nn.Module] = []
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        t.fold(lambda *a, **k: real.append(cls(*a, **k)), [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+    held = real[0].__dict__
+    if shown or any(v is not None for table in TABLES for v in held[table].values()):
+        raise t.refuse("module-created", cls.__name__)
+    made = ObjectValue(cls)
+    made.attributes = _attributes(t, real[0])
+    return made
+
+
+def initialize(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``nn.Module.__init__`` of a user's module that is made in the frame."""
+    made = args[0]
+    if type(made) is not ObjectValue or len(args) > 1 or kwargs or made.real is not None or getattr(made.cls, "call_super_init", False):
+        raise t.refuse("module-created", made.describe())
+    made.attributes.update(_attributes(t, torch.nn.Module()))
+    return NONE
+
+
+def _attributes(t: Tracer, real: torch.nn.Module) -> dict[str, Value]:
+    return {name: DictValue({}, OrderedDict) if type(v) is OrderedDict and not v else t.lift(v) for name, v in real.__dict__.items()}
+
+
+def _set_on_made(t: Tracer, module: ObjectValue, name: str, value: Value) -> None:
+    """A plain attribute of a module that is made in the frame; it holds no parameters, buffers and modules."""
+    tables = [table for n in TABLES if isinstance(table := module.attributes.get(n), DictValue)]
+    held = len(tables) < len(TABLES) or any(table.contains(t, Constant(name)) for table in tables)
+    owned = isinstance(value, TensorValue) and (issubclass(value.python_type(), torch.nn.Parameter) or hasattr(value.real_tensor, "_is_buffer"))
+    if held or owned or is_module(value):
+        raise t.refuse("module-created", f"{name!r} of {module.describe()} is set to {value.describe()}")
+    module.default_set(t, name, value)
+
+
+def is_module(value: Value) -> bool:
+    """A module, existing or made in the frame."""
+    return isinstance(value, (ObjectValue, ModuleGroup)) and issubclass(value.python_type(), torch.nn.Module)
+
+
+def make_group(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``nn.ModuleList(modules)``. Raises where it would hold anything but modules that exist."""
+    parts = [*args, *kwargs.values()]
+    found = [v for p in parts for v in p.iterate(t)]
+    hooks = "_global_module_registration_hooks"
+    if not all(isinstance(v, ModuleInstance) for v in found) or len(parts) > 1 or getattr(module_globals, hooks):
+        raise t.refuse("module-created", "ModuleList")
+    t.guard("length", Source("attr", hooks, Source("constant", module_globals)), 0, why="a hook would run")
+    return ModuleGroup(found)
+
+
 def set_attribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """``nn.Module.__setattr__``: a plain attribute, or another tensor or None under the name of a buffer or parameter."""
     module, name, value = args[0], t.constant(args[1]), args[2]
-    if not isinstance(module, ModuleInstance) or isinstance(value, ModuleInstance) or module.holds(t, "_modules", name):
+    if type(module) is ObjectValue and module.real is None:
+        _set_on_made(t, module, name, value)
+        return NONE
+    if not isinstance(module, ModuleInstance) or is_module(value) or module.holds(t, "_modules", name):
         raise t.refuse("attribute", f"setting {name!r} of {module.describe()}")
     parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
     if module.holds(t, "_parameters", name):
