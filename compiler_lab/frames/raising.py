@@ -91,6 +91,8 @@ def once(target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[s
         return not any(v is False or (isinstance(v, (int, float)) and v == 0) for v in rest)
     if name == "scaled_dot_product_attention":
         return (args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)) != 0
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return any(once(getattr(target, overload), args, kwargs) for overload in target.overloads())
     if isinstance(target, torch._ops.OpOverload):
         pure = not target._schema.is_mutable and target not in _side_effectful_functions  # which is also what a custom operator promises
         return not pure or torch.Tag.nondeterministic_seeded in target.tags

@@ -2,7 +2,7 @@
 
 In: values. Out: what the tool gives. Always holds: what is lazy in Python is lazy here and calls the user's functions in the same order;
 a use that no row knows is refused. PyTorch's counterpart: ``torch/_dynamo/polyfills/{itertools,operator,functools}.py``.
-Left out: ``functools.lru_cache``, whose memory outlives the frame.
+Left out: ``functools.lru_cache``, whose memory outlives the frame, but of functions that are said to be constant.
 """
 
 from __future__ import annotations
@@ -172,6 +172,29 @@ class Ordering(Value):
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return Ordered(self.function, args[0])
+
+
+class CachedFunction(Value):
+    """A function under ``functools.lru_cache``. What it gives is known only where it is said to be the same at each call."""
+
+    def __init__(self, real: Any, source: Source | None) -> None:
+        self.real, self.source = real, source
+
+    def python_type(self) -> type[Any]:
+        return type(self.real)
+
+    def describe(self) -> str:
+        return f"cached function {getattr(self.real, '__qualname__', '')}".rstrip()
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if not getattr(self.real.__wrapped__, "_dynamo_marked_constant", False):  # by ``torch.compiler.assume_constant_result``
+            raise t.refuse("unknown-callable", f"{self.describe()}, which remembers earlier calls")
+        return t.fold(self.real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
+
+    def get(self, t: Tracer, name: str) -> Value:
+        if name in ("__wrapped__", "__name__", "__qualname__", "__module__", "__doc__"):
+            return t.wrap(getattr(self.real, name), Source("attr", name, self.source or Source("constant", self.real)))
+        raise t.refuse("attribute", f"{name!r} of {self.describe()}")
 
 
 def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -29,6 +29,7 @@ from .lift import CONSTANT_TYPES, lift
 from .lookup import is_named
 from .modules import ModuleInstance
 from .objects import EnumValue, ObjectValue
+from .stdlib import CachedFunction
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -159,6 +160,11 @@ def _builtin(t: Tracer, real: Any, source: Source | None) -> Value:
     return BuiltinValue(real, source)
 
 
+def _cached(t: Tracer, real: Any, source: Source | None) -> Value:
+    t.guard("id", source, None, why="this function was called or passed on")
+    return CachedFunction(real, source)
+
+
 def _class(t: Tracer, real: type[Any], source: Source | None) -> Value:
     t.guard("id", source, None, why="this class was used")
     return ClassValue(real, source)
@@ -215,6 +221,7 @@ BY_TYPE: dict[type[Any], Wrapper] = {
     deque: _deque,
     **{kind: _set for kind in (set, frozenset)},
     **{kind: _builtin for kind in BUILTIN_TYPES},
+    functools._lru_cache_wrapper: _cached,
     int: _integer,
     slice: _slice,
     weakref.ref: _weak,
