@@ -742,3 +742,20 @@ def methods_made() -> Any:
         return r.__eq__, e, o.__init__, [r.__repr__]
 
     return program, (ramp(2), Plain()), ()
+
+
+@case()
+def a_list_that_was_copied_and_reversed():
+    """Two ways to one list, two copies of it, and then it changes: three lists, each with the items of its own time."""
+
+    def program(x, box, items):
+        first = list(items)
+        items.append(x + 1)
+        second = list(box.items)
+        box.items.reverse()
+        first.reverse()
+        third = [*items]
+        return first, second, third, items is box.items, first is not second
+
+    items = [ramp(2), "s", 3]
+    return program, (ramp(2), Plain(items=items), items), ()

@@ -558,6 +558,64 @@ def asserts(x: Tensor, limit: float) -> Any:
     return y + 1
 
 
+def pending_then_raises(x: Tensor, at: int, log: list[Any], table: dict[str, Any]) -> Any:
+    """The changes before the operator that may raise are made whether it raises or not."""
+    log.append(at)
+    table["seen"] = len(log)
+    try:
+        y = x.gather(0, torch.full((1, 3), at))
+    except (IndexError, RuntimeError) as error:
+        table["error"] = str(error)
+        y = x
+    log.insert(0, "after")
+    return y + 1, log, table
+
+
+def pending_then_leaves(x: Tensor, at: int, log: list[Any]) -> Any:
+    log.append(at)
+    y = x[:2].index_select(0, torch.tensor([at]))
+    log.append("not reached where it raises")
+    return y
+
+
+def cells_at_a_stop(x: Tensor, n: int) -> Any:
+    """What inner functions share is one cell on both sides of a break: written before it, after it, and by the functions themselves."""
+    total = n
+    y = x + n
+
+    def add(k: int) -> int:
+        nonlocal total, y
+        total += k
+        y = y * k
+        return total
+
+    def read() -> Any:
+        return total, y.sum() > 0, later  # pyright: ignore
+
+    add(2)
+    print("total", total)
+    total *= 10
+    first = add(3)
+    later = "bound after the break"
+    print("first", first, read()[0])
+    y = y - 1
+    return first, read(), add.__closure__[0] is read.__closure__[1] if add.__closure__ and read.__closure__ else None, y
+
+
+def empty_cell_at_a_stop(x: Tensor, late: bool) -> Any:
+    def read() -> Any:
+        return name  # pyright: ignore
+
+    y = x - 1
+    print("empty")
+    if late:
+        name = y * 2
+    try:
+        return read() * 2
+    except NameError as error:
+        return y, str(error)
+
+
 PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (printed, (X,)),
     (several, (X,)),
@@ -613,6 +671,13 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (ternary_walrus, (X,)),
     (asserts, (X, 100.0)),
     (asserts, (X, 1.0)),
+    (in_comprehension, (X,)),
+    *((pending_then_raises, (X, at, [], {})) for at in (0, 1, 99)),
+    *((pending_then_leaves, (X, at, ["there"])) for at in (1, 99)),
+    (cells_at_a_stop, (X, 1)),
+    (cells_at_a_stop, (X, -2)),
+    (empty_cell_at_a_stop, (X, True)),
+    (empty_cell_at_a_stop, (X, False)),
 ]
 
 

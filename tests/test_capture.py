@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import copy
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import hypothesis.strategies as st
@@ -14,6 +17,7 @@ import torch
 import torch.nn as nn
 from hypothesis import given, settings
 
+from compiler_lab import frames
 from compiler_lab.core.errors import Unsupported
 from compiler_lab.core.provenance import own_location
 from compiler_lab.frames.attempts import interpret
@@ -113,6 +117,9 @@ def test_refusal_names_reason_and_line_and_changes_nothing(name: str) -> None:
 
 def test_every_refusal_has_a_row() -> None:
     assert {reason for _, _, reason in REFUSED.values()} <= set(REASONS)
+    calls = [n for path in Path(frames.__path__[0]).rglob("*.py") for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call) and n.args]
+    named = [n.args[0].value for n in calls if re.search(r"\b(refuse|CaptureUnsupported|Break)$", ast.unparse(n.func)) and isinstance(n.args[0], ast.Constant)]
+    assert len(named) > 100 and set(named) <= set(REASONS)
     with pytest.raises(KeyError):
         CaptureUnsupported("no such reason", "")
 

@@ -238,8 +238,7 @@ def _break(error: Unsupported, frame: FrameInput) -> Break:
 
 
 def _internal(error: Exception, frame: FrameInput) -> Break:
-    what = f"capture itself failed: {type(error).__name__}: {error}"
-    return Break("internal-error", what, "", _first_line(frame), "this is a fault of the compiler, not of the program")
+    return CaptureUnsupported("internal-error", f"{type(error).__name__}: {error}", _first_line(frame)).as_break()
 
 
 def _modes_kept(run: Callable[..., Any]) -> Callable[..., Any]:

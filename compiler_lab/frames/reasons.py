@@ -169,6 +169,10 @@ REASONS: dict[str, Reason] = {
         "this kind of callable has no frame that can be captured",
         "capture reads Python bytecode", "wrap it in a function",
     ),
+    "internal-error": Reason(
+        "capture itself failed",
+        "this is a fault of the compiler, not of the program", "report it; the frame runs in Python meanwhile",
+    ),
 }
 # fmt: on
 
