@@ -43,6 +43,48 @@ def test_the_check_sees_a_difference(name: str) -> None:
     assert isinstance(difference, Difference) and difference.where == where
 
 
+FOUND: dict[str, str] = {
+    "a cell deleted behind a break": "def f(x):\n    y = x + 1\n    g = lambda: y\n    print('')\n    del y\n    return y",
+    "a cell deleted by a function": "def f(x):\n    y = x + 1\n    def g():\n        nonlocal y\n        del y\n    print('')\n    g()\n    return y",
+    "a cell not bound yet": "def f(x):\n    g = lambda: y\n    print('')\n    if x.numel() > 9:\n        y = 1\n    return y",
+    "an exception bound in a cell": "def f(x):\n    print('')\n    try:\n        x.no\n    except AttributeError as e:\n        g = lambda: e\n    return e",
+    "globals changed as a dict": "def f(x):\n    globals()['SCALE'] = SCALE + 1\n    return x * SCALE",
+    "globals read as a dict": "def f(x):\n    global SCALE\n    d = globals()\n    SCALE = 7\n    return x * d['SCALE']",
+    "globals of a module changed": "import sys\ndef f(x):\n    d = vars(sys.modules[__name__])\n    d['SCALE'] = 5\n    return x * SCALE",
+    "None from outside": "def f(x, n=None):\n    return list(filter(n, [0, 1])), sorted([2, 1], key=n), max([1, 2], key=n), x + 1",
+    "None behind a break": "import contextlib\ndef f(x):\n    with contextlib.suppress(Exception):\n"
+    "        y = list(filter(None, x.tolist()))\n    return y, x + 1",
+    "a view that autograd refuses": "def f(x):\n    t = torch.ones(4, requires_grad=True)\n    v = t.reshape(-1)[:2]\n    with torch.no_grad():\n"
+    "        v[:1] += 1\n        print('')\n        v[:1] += 1\n    return x + 1",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_faults_that_generated_programs_found(name: str) -> None:
+    assert (difference := check(f"import torch\nSCALE = 2\n{FOUND[name]}\n{INPUTS}")) is None, difference
+
+
+ABSENT_OR_NOT: dict[str, str] = {
+    "an attribute": "class Box: pass\ndef f(x, o):\n    o.a = 5\n    del o.a\n    return x + 1\n"
+    "def inputs(call):\n    o = Box()\n    if call % 2 == {there}:\n        o.a = 1\n    return (torch.ones(2), o), {{}}",
+    "a slot": "class Box: __slots__ = ('a',)\ndef f(x, o):\n    o.a = 5\n    del o.a\n    return x + 1, hasattr(o, 'a')\n"
+    "def inputs(call):\n    o = Box()\n    if call % 2 == {there}:\n        o.a = 1\n    return (torch.ones(2), o), {{}}",
+    "a key": "def f(x, d):\n    d['k'] = 3\n    del d['k']\n    return x + 1\n"
+    "def inputs(call):\n    return (torch.ones(2), {{'k': 1}} if call % 2 == {there} else {{}}), {{}}",
+    "a key that is popped": "def f(x, d):\n    d[(1, 2)] = 3\n    d.pop((1, 2))\n    return x + 1\n"
+    "def inputs(call):\n    return (torch.ones(2), {{(1, 2): 1}} if call % 2 == {there} else {{}}), {{}}",
+    "a global": "def f(x):\n    global SCALE\n    SCALE = 7\n    del SCALE\n    return x + 1\n"
+    "def inputs(call):\n    globals().pop('SCALE', None)\n    if call % 2 == {there}:\n        globals()['SCALE'] = 1\n    return (torch.ones(2),), {{}}",
+}
+
+
+@pytest.mark.parametrize("there", [0, 1], ids=["first there", "first absent"])
+@pytest.mark.parametrize("name", ABSENT_OR_NOT)
+def test_what_is_set_and_deleted_was_there_before_or_not(name: str, there: int) -> None:
+    """What is left to delete when the frame ends depends on it, though the frame never asks."""
+    assert (difference := check("import torch\n" + ABSENT_OR_NOT[name].format(there=there))) is None, difference
+
+
 def test_a_failing_program_is_reduced_to_what_fails() -> None:
     text = (
         WORLD

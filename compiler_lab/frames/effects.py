@@ -10,6 +10,7 @@ Left out: ``__del__`` of what a change drops, which runs when the frame returns;
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -184,10 +185,18 @@ def _same_functions(t: Tracer) -> None:
 
 
 def _separate(t: Tracer) -> None:
-    """Refuse where a changed object's ``__dict__`` was also reached as a dict of its own."""
+    """Refuse where what has a ``__dict__`` was changed, and that was also reached as a dict of its own; or the other way round."""
     for value in t.known.values():
-        if not isinstance(value, ObjectValue) or isinstance(value, EnumValue):
-            continue
-        other = t.known.get(id(getattr(value.real, "__dict__", None)))
-        if isinstance(other, ExistingDict) and (id(value) in t.changed or id(other) in t.changed):
-            raise t.refuse("side-effect", f"{value.describe()} and its __dict__")
+        if isinstance(value, ObjectValue) and not isinstance(value, EnumValue):
+            other = t.known.get(id(getattr(value.real, "__dict__", None)))
+            if isinstance(other, ExistingDict) and (id(value) in t.changed or id(other) in t.changed):
+                raise t.refuse("side-effect", f"{value.describe()} and its __dict__")
+    for value, _ in t.changed.values():
+        if isinstance(value, ExistingDict) and (id(value.real) in t.scopes or _of_module(value.real)):
+            raise t.refuse("side-effect", "globals, changed as a dict")
+        if isinstance(value, Scope) and id(value.names) in t.known:
+            raise t.refuse("side-effect", "globals, which were reached as a dict too")
+
+
+def _of_module(names: dict[Any, Any]) -> bool:
+    return getattr(sys.modules.get(str(names.get("__name__"))), "__dict__", None) is names

@@ -21,6 +21,7 @@ GENERATORS = 0x20 | 0x80 | 0x100 | 0x200
 BEFORE_CALL = ("KW_NAMES", "PRECALL")  # these and the CALL that follows are one instruction: the names of keywords are nowhere in the frame
 METHOD_LOADS = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_SUPER_ATTR")
 READS = ("LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
+CELL_READS = ("LOAD_DEREF", "DELETE_DEREF")
 ENDS = ("RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS")
 JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "inspect"})
@@ -56,10 +57,35 @@ def resumable(code: CodeType) -> bool:
 @functools.lru_cache(maxsize=256)
 def live(code: CodeType) -> tuple[frozenset[str], ...]:
     """For each instruction of ``read_code(code)``, the locals that it or a later one may read, exception handlers included."""
-    info = read_code(code)
     always = frozenset(code.co_varnames if LOOKS_AT_LOCALS & set(code.co_names) else ())
     if "super" in code.co_names and "__class__" in code.co_freevars:
         always |= {*code.co_varnames[:1]}
+    return _read_later(code, READS, "STORE_FAST", always)
+
+
+@functools.lru_cache(maxsize=256)
+def live_cells(code: CodeType) -> tuple[frozenset[str], ...]:
+    """The same for cells, as far as the frame itself reads them."""
+    return _read_later(code, CELL_READS, "STORE_DEREF", frozenset())
+
+
+@functools.lru_cache(maxsize=256)
+def unbound_later(code: CodeType) -> frozenset[str]:
+    """The frame's own cells that it may read after they were deleted, by itself or by a function in it."""
+    instructions = read_code(code).instructions
+    within = frozenset[str]().union(*(_deleted(c) for c in code.co_consts if isinstance(c, CodeType)))
+    read = {i.value for i in instructions if i.name in CELL_READS}
+    own = {i.value for n, i in enumerate(instructions) if i.name == "DELETE_DEREF" and i.value in live_cells(code)[n + 1]}
+    return frozenset(code.co_cellvars) & (own | (within & read))
+
+
+def _deleted(code: CodeType) -> frozenset[str]:
+    own = frozenset(i.value for i in read_code(code).instructions if i.name == "DELETE_DEREF")
+    return own.union(*(_deleted(c) for c in code.co_consts if isinstance(c, CodeType)))
+
+
+def _read_later(code: CodeType, reads: tuple[str, ...], store: str, always: frozenset[str]) -> tuple[frozenset[str], ...]:
+    info = read_code(code)
     found = [always] * len(info.instructions)
     follows = [successors(info, n) for n in range(len(info.instructions))]
     changed = True
@@ -68,7 +94,7 @@ def live(code: CodeType) -> tuple[frozenset[str], ...]:
         for n in reversed(range(len(found))):
             inst = info.instructions[n]
             after = frozenset[str]().union(*(found[s] for s in follows[n]))
-            now = always | (after | {inst.value} if inst.name in READS else after - {inst.value} if inst.name == "STORE_FAST" else after)
+            now = always | (after | {inst.value} if inst.name in reads else after - {inst.value} if inst.name == store else after)
             if now != found[n]:
                 found[n], changed = now, True
     return tuple(found)

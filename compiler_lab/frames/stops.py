@@ -2,7 +2,8 @@
 
 In: a symbolic frame before an instruction. Out: ``Stop`` and a closed graph, or a refusal where a value has no recipe.
 Always holds: the value stack is CPython's, slot for slot; only locals that the rest of the frame may read are built; inside an ``except``
-block there is no place to stop, for the exception that is handled is the thread's and not the frame's.
+block there is no place to stop, for the exception that is handled is the thread's and not the frame's; nor where a cell of the frame's own
+may be read unbound, which in the code that goes on, where it is a free variable, would be another exception.
 PyTorch's counterpart: ``torch/_dynamo/symbolic_convert.py`` (``create_call_resume_at``) and the ``reconstruct`` methods of its variables.
 """
 
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .ir import Break, Recipe, Source, Stop
-from .points import before_call, live
+from .points import before_call, live, live_cells, unbound_later
 from .reasons import CaptureUnsupported
 from .values.base import NULL, BoundBuiltin, Constant, Lazy, Opaque, force
 from .values.builtins import BuiltinValue
@@ -42,6 +43,8 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
         raise CaptureUnsupported("exception", "an exception is being handled", frame.call_stack(), frame.instruction())
     if frame.t.modes() != frame.t.before and not modes_of(frame):
         raise CaptureUnsupported("context-manager", "a mode of torch's is on", frame.call_stack(), frame.instruction())
+    if unbound := _unbound(frame):
+        raise CaptureUnsupported("exception", f"{unbound[0]!r} may be read while it is unbound", frame.call_stack(), frame.instruction())
     names, passed_on = live(frame.code)[frame.at], _passed_on(frame)
     locals = [n for n in frame.code.co_varnames if n in names and frame.locals.get(n) is not None]
     slots = [*(v for v in frame.stack if v is not NULL), *(frame.locals[n] for n in locals), *(frame.cells[n] for n in frame.code.co_cellvars)]
@@ -50,6 +53,12 @@ def stop_of(results: Results, frame: Frame, found: Break) -> Stop:
     recipes = iter([next(made) if k is None else k for k in known])
     stack = tuple(None if v is NULL else next(recipes) for v in frame.stack)
     return Stop(frame.at, stack, tuple((n, next(recipes)) for n in locals), tuple((n, next(recipes)) for n in frame.code.co_cellvars), found)
+
+
+def _unbound(frame: Frame) -> list[str]:
+    """The frame's own cells that the rest of it may read unbound."""
+    read, later = live_cells(frame.code)[frame.at], unbound_later(frame.code)
+    return [n for n in frame.code.co_cellvars if n in later or (n in read and frame.cells[n].slot is None)]
 
 
 def _passed_on(frame: Frame) -> dict[int, Lazy]:

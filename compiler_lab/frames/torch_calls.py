@@ -26,7 +26,7 @@ import torch.utils.checkpoint
 from torch.jit._trace import is_tracing
 
 from .values import autograd_functions, higher_order, stdlib, subclasses, warned
-from .values.base import NONE, Args, Constant, Kwargs, Value
+from .values.base import NONE, Args, Constant, Kwargs, Value, is_none
 from .values.builtins import BUILTINS, Handler
 from .values.composites import COMPOSITES
 from .values.contexts import set_grad_mode, switch
@@ -107,7 +107,7 @@ def _operation(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
     name = getattr(real, "__name__", "")
     if name in REFUSED_OPS:
         raise t.refuse(REFUSED_OPS[name], f"torch.{name}")
-    if name in FACTORIES and isinstance(real, types.BuiltinFunctionType) and kwargs.get("device", NONE) is NONE:
+    if name in FACTORIES and isinstance(real, types.BuiltinFunctionType) and is_none(kwargs.get("device", NONE)):
         kwargs = {**kwargs, "device": Constant(_device_of(args))}
     if real.__module__ == "torch" and getattr(torch, name, real) is not real:
         raise t.refuse("op-refused", f"torch._VF.{name}, which torch.{name} hides")  # a graph's code calls functions by their public name

@@ -316,6 +316,10 @@ class Tracer:
             raise self.refuse("tensor-layout", str(real.layout))
         if real.is_inference() and not self.inference:
             raise self.refuse("mode", "a tensor made under inference_mode reaches a program that is not in it")
+        try:
+            _ = real.grad_fn  # made anew where the base of a view was changed, which may be forbidden
+        except RuntimeError as error:
+            raise self.refuse("autograd-api", f"a view that autograd refuses: {error}") from error
 
     # operations
 

@@ -19,7 +19,7 @@ from torch.autograd.function import BackwardCFunction
 
 from ...core.higher_order import FunctionCall, Saved
 from ...core.modes import no_autocast
-from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value, is_none
 from .classes import ClassValue
 from .containers import SequenceValue
 from .contexts import follow
@@ -153,9 +153,9 @@ class _Parts:
             own = self.cls.real.vjp is not torch.autograd.Function.vjp
             found = self.cls.get(t, "vjp" if own else "backward").call(t, [self.ctx, *self.for_all(grads)], {})
             results = list(found.iterate(t)) if isinstance(found, SequenceValue) and found.cls is tuple else [found]
-            if len(results) != len(self.given) or not all(v is NONE or isinstance(v, TensorValue) for v in results):
+            if len(results) != len(self.given) or not all(is_none(v) or isinstance(v, TensorValue) for v in results):
                 raise t.refuse("autograd-api", f"{name}.backward gives {found.describe()} for {len(self.given)} inputs")
-            if any(v is not NONE and not isinstance(a, TensorValue) for v, a in zip(results, self.given, strict=True)):
+            if any(not is_none(v) and not isinstance(a, TensorValue) for v, a in zip(results, self.given, strict=True)):
                 raise t.refuse("autograd-api", f"{name}.backward gives a gradient for what is no tensor")
             pairs = zip(results, self.given, strict=True)
             self.nodes = [t.node_of(v) if isinstance(v, TensorValue) else None for v, a in pairs if isinstance(a, TensorValue)]

@@ -208,6 +208,13 @@ def _is_builtins(cls: type[Any], name: str) -> bool:
 
 
 NONE = Constant(None)
+
+
+def is_none(value: Value | None) -> bool:
+    """One that came from outside is another value than ``NONE``: it knows its source."""
+    return isinstance(value, Constant) and value.value is None
+
+
 PURE_METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
 
 

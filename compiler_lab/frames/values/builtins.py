@@ -17,7 +17,7 @@ import torch
 
 from ..ir import Source
 from . import hashing, iterators, stdlib, strings
-from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, NotConstant, Opaque, PureMethod, Raised, Value
+from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, NotConstant, Opaque, PureMethod, Raised, Value, is_none
 from .classes import ClassValue
 from .containers import DictValue, SequenceValue, SetValue
 from .functions import FunctionValue, MethodValue, PartialValue
@@ -189,9 +189,9 @@ def _extreme(symbol: str) -> Handler:
                 return kwargs["default"]
             return t.fold(max if symbol == ">" else min, [()])
         key = kwargs.get("key", NONE)
-        if key is NONE and (found := extreme(t, values, symbol == ">")) is not None:
+        if is_none(key) and (found := extreme(t, values, symbol == ">")) is not None:
             return found
-        rank = (lambda v: v) if key is NONE else (lambda v: key.call(t, [v], {}))
+        rank = (lambda v: v) if is_none(key) else (lambda v: key.call(t, [v], {}))
         best, best_rank = values[0], rank(values[0])
         for value in values[1:]:
             if compare(t, symbol, new := rank(value), best_rank).truth(t):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir import Source
-from .base import NONE, Leaf, NotConstant, PureMethod, Raised, Slot, Value, force
+from .base import NONE, Leaf, NotConstant, PureMethod, Raised, Slot, Value, force, is_none
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -252,7 +252,7 @@ class DictValue(Value):
 
     def item(self, t: Tracer, key: Value) -> Value:
         found = self.find(t, key)
-        if found is None and self.cls is defaultdict and self.factory is not NONE:
+        if found is None and self.cls is defaultdict and not is_none(self.factory):
             self.set_item(t, key, found := self.factory.call(t, [], {}))
         if found is None:
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
@@ -332,6 +332,10 @@ class ExistingDict(DictValue):
     def asked(self, at: Hashable) -> None:
         if at in self.entries and (at not in self.start or self.entries[at] is not self.start[at]):
             return  # the frame itself has set it
+        self._held(at)
+
+    def _held(self, at: Hashable) -> None:
+        """Whether this key was there at the start matters from here on."""
         if at in self.removed:
             return
         if type(at) in (str, int):
@@ -341,7 +345,8 @@ class ExistingDict(DictValue):
 
     def delete_item(self, t: Tracer, key: Value) -> None:
         super().delete_item(t, key)
-        if (at := key_of(t, key)) in self.start:
+        self._held(at := key_of(t, key))  # even if the frame has set it: what is to be deleted depends on it
+        if at in self.start:
             self.removed[at] = self.start[at][0]
 
     def clear(self, t: Tracer) -> None:

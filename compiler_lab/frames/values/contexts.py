@@ -19,7 +19,7 @@ from torch.amp.autocast_mode import is_autocast_available
 
 from ...core.modes import enter_autocast, enter_inference, exit_autocast, exit_inference
 from ..ir import Source
-from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value, is_none
 from .builtins import Handler
 from .functions import GENERATOR, FunctionValue
 from .lift import raised_from
@@ -185,7 +185,7 @@ class AutocastMode(TorchMode):
 
 
 def _decorated(t: Tracer, mode: TorchMode, args: Args) -> Value:
-    return mode.call(t, args, {}) if args and args[0] is not NONE else mode
+    return mode.call(t, args, {}) if args and not is_none(args[0]) else mode
 
 
 def _no_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value, is_none
 from .classes import ClassValue
 from .objects import ExceptionValue
 
@@ -58,7 +58,7 @@ def made(t: Tracer, value: Value) -> ExceptionValue:
 
 def raise_from(t: Tracer, error: ExceptionValue, cause: Value) -> None:
     """``raise error from cause``."""
-    error.chain["__cause__"] = NONE if cause is NONE else made(t, cause)
+    error.chain["__cause__"] = NONE if is_none(cause) else made(t, cause)
     error.chain["__suppress_context__"] = Constant(True)
 
 

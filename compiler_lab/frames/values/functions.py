@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Source
-from .base import NONE, Args, Constant, Kwargs, Lazy, Raised, Slot, Value, force
+from .base import NONE, Args, Constant, Kwargs, Lazy, Raised, Slot, Value, force, is_none
 from .containers import DictValue, SequenceValue
 from .exceptions import misfit
 from .lookup import is_library_module
@@ -86,6 +86,10 @@ class Scope:
             raise Raised(self.t.exception(missing, f"name '{name}' is not defined"))
         if name not in self.written:
             self.load(name)  # that it is there is guarded with its value
+        elif name not in self.removed:  # what is to be deleted depends on whether it was there before it was set
+            if name not in self.names:
+                raise self.t.refuse("side-effect", f"the global {name} is set and deleted")
+            self.t.wrap(self.names[name], self._source(name))
         if self.library:
             raise self.t.refuse("side-effect", f"the global {name} of a library is deleted")
         self.t.change(self)
@@ -301,7 +305,7 @@ class GeneratorRun:
             raise self.t.refuse("generator", "a generator that runs already")
         if self.finished:
             raise StopIteration
-        if not self.frame.started and value is not NONE:
+        if not self.frame.started and not is_none(value):
             raise Raised(self.t.exception(TypeError, "can't send non-None value to a just-started generator"))
         return self._advance(value, None)
 

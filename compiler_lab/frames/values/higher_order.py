@@ -15,7 +15,7 @@ import torch
 import torch.fx as fx
 
 from ...core.higher_order import CheckpointCall, CondCall, WhileCall
-from .base import NONE, Args, Constant, Kwargs, Lazy, NotConstant, Value
+from .base import NONE, Args, Constant, Kwargs, Lazy, NotConstant, Value, is_none
 from .containers import SequenceValue
 from .functions import Cell
 from .tensor import TensorValue
@@ -134,7 +134,7 @@ def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """``checkpoint(function, *args, use_reentrant=False)``."""
     given = dict(kwargs)
     reentrant = given.pop("use_reentrant", NONE)
-    if reentrant is NONE or t.constant(reentrant) is not False:
+    if is_none(reentrant) or t.constant(reentrant) is not False:
         raise t.refuse("autograd-api", "activation checkpointing without use_reentrant=False")
     options: dict[str, Any] = {}
     for name in CHECKPOINT_OPTIONS:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Opaque, Raised, Value, force
+from .base import NONE, Args, Constant, Kwargs, Method, NotConstant, Opaque, Raised, Value, force, is_none
 from .containers import DictValue, DictView, ExistingDict, SequenceValue, SetValue
 from .functions import GeneratorRun
 from .objects import ExceptionValue, ObjectValue
@@ -94,8 +94,8 @@ def _throw(t: Tracer, it: IteratorValue, args: Args, kwargs: Kwargs) -> Value:
     from .exceptions import made
 
     run = _generator(t, it)
-    given = args[1] if len(args) > 1 and args[1] is not NONE else args[0]
-    if len(args) > 1 and not isinstance(given, ExceptionValue) and args[1] is not NONE:
+    given = args[1] if len(args) > 1 and not is_none(args[1]) else args[0]
+    if len(args) > 1 and not isinstance(given, ExceptionValue) and not is_none(args[1]):
         given = args[0].call(t, [args[1]], {})
     return _given(t, run, lambda: run.throw(made(t, given)))
 
@@ -116,7 +116,7 @@ def _given(t: Tracer, run: GeneratorRun, step: Callable[[], Value]) -> Value:
 
 def _stopped(t: Tracer, run: Iterator[Value], was: bool = False) -> Value:
     """The StopIteration of an iterator at its end; a generator's carries what it returned, the first time."""
-    carried = [run.result] if isinstance(run, GeneratorRun) and run.result is not NONE and not was else []
+    carried = [run.result] if isinstance(run, GeneratorRun) and not is_none(run.result) and not was else []
     return t.exception(StopIteration, *carried)
 
 
@@ -265,7 +265,7 @@ def map_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def filter_values(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     function, run = args[0], args[1].iterate(t)
-    keep = (lambda v: v.truth(t)) if function is NONE else (lambda v: function.call(t, [v], {}).truth(t))
+    keep = (lambda v: v.truth(t)) if is_none(function) else (lambda v: function.call(t, [v], {}).truth(t))
     return make((v for v in run if keep(v)), filter)
 
 
@@ -298,7 +298,7 @@ def sorted_values(t: Tracer, values: list[Value], kwargs: Kwargs) -> list[Value]
     from .operators import compare
 
     key, reverse = kwargs.get("key", NONE), t.constant(kwargs.get("reverse", Constant(False)))
-    keys = [v if key is NONE else key.call(t, [v], {}) for v in values]
+    keys = [v if is_none(key) else key.call(t, [v], {}) for v in values]
 
     class Ranked:
         """Python's own sort asks this one for ``<``, as often and in the order in which it asks the values themselves."""
@@ -371,9 +371,9 @@ def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     from .operators import binary
 
     function = args[1] if len(args) > 1 else kwargs.get("func", NONE)
-    step = (lambda a, b: binary(t, "+", a, b)) if function is NONE else (lambda a, b: function.call(t, [a, b], {}))
+    step = (lambda a, b: binary(t, "+", a, b)) if is_none(function) else (lambda a, b: function.call(t, [a, b], {}))
     initial = kwargs.get("initial", NONE)
-    return make(itertools.accumulate(args[0].iterate(t), step, initial=None if initial is NONE else initial), itertools.accumulate)
+    return make(itertools.accumulate(args[0].iterate(t), step, initial=None if is_none(initial) else initial), itertools.accumulate)
 
 
 def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -20,7 +20,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
 from ..ir import Source
-from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value, is_none
 from .containers import DictValue
 from .lookup import lookup
 from .objects import ObjectValue
@@ -207,14 +207,14 @@ def set_attribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise t.refuse("attribute", f"setting {name!r} of {module.describe()}")
     parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
     if module.holds(t, "_parameters", name):
-        if not parameter and value is not NONE:
+        if not parameter and not is_none(value):
             raise Raised(t.exception(TypeError, f"cannot assign a value as parameter '{name}' (torch.nn.Parameter or None expected)"))
         _plainly(t, module, name, "register_parameter")
         module.table(t, "_parameters").set_item(t, Constant(name), value)
     elif parameter or (isinstance(value, TensorValue) and hasattr(value.real_tensor, "_is_buffer")):
         raise t.refuse("module-created", f"{name!r} becomes a parameter or buffer of {module.describe()}")
     elif module.holds(t, "_buffers", name):
-        if not isinstance(value, TensorValue) and value is not NONE:
+        if not isinstance(value, TensorValue) and not is_none(value):
             raise t.refuse("attribute", f"setting the buffer {name!r} of {module.describe()} to {value.describe()}")
         _plainly(t, module, name, "register_buffer")
         module.table(t, "_buffers").set_item(t, Constant(name), value)

@@ -89,12 +89,15 @@ class ObjectValue(Value):
 
     def remove(self, t: Tracer, name: str) -> bool:
         """Delete an attribute, past every descriptor; False where there is none."""
-        there = name in self.attributes or (self.real is not None and name not in self.removed and name in _own_names(self.real))
-        if self.real is not None and name not in self.written and name not in self.removed:
-            if there and not hasattr(self.real, "__dict__"):
+        held = self.real is not None and name not in self.removed and name in _own_names(self.real)
+        there = held or name in self.attributes
+        if self.real is not None and name not in self.removed:  # even if the frame has set it: what is to be deleted depends on it
+            if not hasattr(self.real, "__dict__") and held:
                 t.wrap(getattr(self.real, name), self._member(name))  # a slot: that it can be read is what is guarded
+            elif not hasattr(self.real, "__dict__"):
+                t.guard("no_attr", self.source, name, why="the attribute is deleted")
             else:
-                t.guard("has_key" if there else "no_key", self._member("__dict__"), name, why="the attribute is deleted")
+                t.guard("has_key" if held else "no_key", self._member("__dict__"), name, why="the attribute is deleted")
         if there:
             self.changing(t)
             self.attributes.pop(name, None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Source
 from . import copying
-from .base import NONE, Args, Constant, Kwargs, Raised, Value
+from .base import NONE, Args, Constant, Kwargs, Raised, Value, is_none
 from .containers import SequenceValue, same_or_equal
 from .exceptions import Traceback
 from .functions import FunctionValue
@@ -43,7 +43,7 @@ def _drop_while(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _filter_false(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    keep = (lambda v: v.truth(t)) if args[0] is NONE else (lambda v: args[0].call(t, [v], {}).truth(t))
+    keep = (lambda v: v.truth(t)) if is_none(args[0]) else (lambda v: args[0].call(t, [v], {}).truth(t))
     return make(itertools.filterfalse(keep, args[1].iterate(t)), itertools.filterfalse)
 
 
@@ -76,7 +76,7 @@ class Rank:
         self.t, self.key, self.value = t, key, value
 
     def __call__(self, value: Value) -> Rank:
-        return Rank(self.t, self.key, value if self.key is NONE else self.key.call(self.t, [value], {}))
+        return Rank(self.t, self.key, value if is_none(self.key) else self.key.call(self.t, [value], {}))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rank) and same_or_equal(self.t, self.value, other.value)

@@ -15,7 +15,7 @@ import torch
 import torch.fx as fx
 
 from ..ir import Source
-from .base import NONE, Args, Constant, Kwargs, Leaf, Value
+from .base import NONE, Args, Constant, Kwargs, Leaf, Value, is_none
 from .composites import COMPOSITES
 from .containers import SequenceValue
 from .symbolic import SymbolicValue, size_of, sizes_of
@@ -176,7 +176,7 @@ def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kw
 
 def _numbers(t: Tracer, owner: TensorValue, name: str, args: Args) -> Value:
     """``size()`` and ``stride()``, of all dimensions or of one."""
-    if not args or args[0] is NONE:
+    if not args or is_none(args[0]):
         return SequenceValue(sizes_of(t, owner, name), torch.Size if name == "size" else tuple)
     dim = t.constant(args[0])
     if type(dim) is not int or not -owner.fake.dim() <= dim < owner.fake.dim():

@@ -13,7 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Recipe, Source
-from .base import NONE, Args, Kwargs, Value
+from .base import NONE, Args, Kwargs, Value, is_none
 from .classes import ClassValue
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise t.refuse("output", "warnings.warn with a source")
     message, level = t.maybe_constant(given["message"]), t.constant(given["stacklevel"]) if "stacklevel" in given else 1
     category = given.get("category", NONE)
-    cls = category.real if isinstance(category, ClassValue) else UserWarning if category is NONE else None
+    cls = category.real if isinstance(category, ClassValue) else UserWarning if is_none(category) else None
     if not isinstance(message, str) or cls is None or not issubclass(cls, Warning) or not 1 <= level <= len(t.frames):
         raise t.refuse("output", "warnings.warn")
     busy = any(n.op.startswith("call") for n in t.graph.nodes) or any(f.info.handlers and f.catches() for f in t.frames)
