@@ -73,6 +73,12 @@ def _code(line: str, word: str) -> bool:
     return word in line and line.lstrip().startswith(("import ", "from "))
 
 
+def test_none_is_compared_by_value() -> None:
+    """A None that came from outside is not ``NONE``, the value: what compares with that takes it for something else."""
+    lines = [line for path in (ROOT / "frames").rglob("*.py") for line in path.read_text().splitlines()]
+    assert not [line for line in lines if re.search(r"\bis (not )?NONE\b", line)]
+
+
 def test_widgets_know_no_stage() -> None:
     import compiler_lab_widgets
 

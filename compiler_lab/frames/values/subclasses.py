@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Source
 from . import containers
-from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Lazy, Method, Raised, Value, force
+from .base import NONE, Args, BoundBuiltin, Constant, Kwargs, Lazy, Method, Raised, Value, force, is_none
 from .containers import DictValue, ExistingDict, ExistingList, SequenceValue, pairs_of, same_or_equal
 from .lookup import find_in_class
 from .objects import ObjectValue
@@ -158,7 +158,7 @@ def _attribute(t: Tracer, value: ContainerObject, args: Args, kwargs: Kwargs) ->
 def _missing(t: Tracer, value: ContainerObject, args: Args, kwargs: Kwargs) -> Value:
     """``defaultdict.__missing__``, which stores through the class."""
     factory = value.slot(t, "default_factory", defaultdict.__dict__["default_factory"])
-    if factory is NONE:
+    if is_none(factory):
         raise Raised(t.exception(KeyError, t.maybe_constant(args[0])))
     value.set_item(t, args[0], made := factory.call(t, [], {}))
     return made
@@ -200,7 +200,7 @@ def _init_dict(t: Tracer, value: ContainerObject, args: Args, kwargs: Kwargs) ->
 def _init_default(t: Tracer, value: ContainerObject, args: Args, kwargs: Kwargs) -> Value:
     from .builtins import is_callable
 
-    if args and args[0] is not NONE and not is_callable(t, args[0]):
+    if args and not is_none(args[0]) and not is_callable(t, args[0]):
         raise Raised(t.exception(TypeError, "first argument must be callable or None"))
     value.store(t, "default_factory", args[0] if args else NONE)
     return _init_dict(t, value, args[1:], kwargs)
