@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import shutil
 import threading
@@ -82,3 +84,22 @@ def run_threads(targets: list[Callable[[], Any]]) -> None:
     if errors:
         raise errors[0]
     assert not any(t.is_alive() for t in threads)
+
+
+def same(got: Any, want: Any) -> None:
+    """Equal in type and value, all the way down; tensors in all that a program can ask of them."""
+    assert type(got) is type(want), (got, want)
+    if isinstance(want, torch.Tensor):
+        torch.testing.assert_close(got, want, equal_nan=True, check_stride=want.layout is torch.strided)
+        assert got.requires_grad == want.requires_grad
+    elif isinstance(want, (tuple, list)):
+        for a, b in zip(got, want, strict=True):
+            same(a, b)
+    elif isinstance(want, dict):
+        assert list(got) == list(want)
+        for key in want:
+            same(got[key], want[key])
+    elif dataclasses.is_dataclass(want):
+        same(vars(got), vars(want))
+    else:
+        assert got == want or (isinstance(want, float) and math.isnan(want) and math.isnan(got)), (got, want)

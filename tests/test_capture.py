@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import collections
 import copy
-import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -27,26 +26,7 @@ from compiler_lab.frames.reasons import REASONS, CaptureUnsupported
 
 from . import capture_programs as programs
 from .capture_programs import MODULES, PROGRAMS, REFUSED, Block, Deep
-
-
-def same(want: Any, got: Any) -> None:
-    """Equal kinds, values, dtypes and requires_grad, all the way down."""
-    assert type(want) is type(got), (want, got)
-    if isinstance(want, torch.Tensor):
-        torch.testing.assert_close(got, want, equal_nan=True)
-        assert got.requires_grad == want.requires_grad
-    elif isinstance(want, (list, tuple)):
-        assert len(want) == len(got)
-        for a, b in zip(want, got, strict=True):
-            same(a, b)
-    elif isinstance(want, dict):
-        assert list(want) == list(got)
-        for key in want:
-            same(want[key], got[key])
-    elif dataclasses.is_dataclass(want):
-        same(vars(want), vars(got))
-    else:
-        assert want == got
+from .conftest import same
 
 
 def run(c: Capture) -> Any:
@@ -63,17 +43,17 @@ def check(fn: Callable[..., Any], args: tuple[Any, ...]) -> Capture:
     c = capture(mine[0], *mine[1])
     c.check()
     assert torch.equal(torch.get_rng_state(), state)
-    same([a for a in before if isinstance(a, torch.Tensor)], [a for a in args if isinstance(a, torch.Tensor)])
+    same([a for a in args if isinstance(a, torch.Tensor)], [a for a in before if isinstance(a, torch.Tensor)])
     tree = GuardTree(c.guards, c.frame, hooked=False)
     assert tree.explain(c.frame.locals) is None and tree.check(c.frame.locals)
     want = theirs[0](*theirs[1])
     torch.set_rng_state(state)
-    same(want, run(c))
+    same(run(c), want)
     for a, b in zip(theirs[1], args, strict=True):
         if isinstance(a, torch.Tensor):
             same(a, b)
     if isinstance(fn, nn.Module):
-        same(dict(cast(nn.Module, theirs[0]).state_dict()), dict(fn.state_dict()))
+        same(dict(fn.state_dict()), dict(cast(nn.Module, theirs[0]).state_dict()))
     return c
 
 
@@ -330,7 +310,7 @@ def test_expressions(expression: str) -> None:
     if c.breaks:
         assert c.breaks[0].reason == "data-dependent-branch", c.text()  # min() of tensors
         return
-    same(space["program"](*args), run(c))
+    same(run(c), space["program"](*args))
 
 
 STATEMENTS = st.sampled_from(
@@ -361,4 +341,4 @@ def test_container_statements(lines: list[tuple[str, int]]) -> None:
     if c.breaks:
         assert c.breaks[0].reason == "return-value", c.text()  # one list at two places of the result
         return
-    same(want, run(c))
+    same(run(c), want)

@@ -17,6 +17,7 @@ import compiler_lab
 from compiler_lab.core.errors import ConstraintViolated
 
 from . import size_programs
+from .conftest import same
 
 
 class Count:
@@ -28,24 +29,6 @@ class Count:
     def __call__(self, gm: torch.fx.GraphModule, args: list[Any]) -> Callable[..., Any]:
         self.graphs.append(gm)
         return gm.forward
-
-
-def same(got: Any, want: Any) -> None:
-    """Equal in type and value, all the way down."""
-    assert type(got) is type(want), (got, want)
-    if isinstance(want, Tensor):
-        torch.testing.assert_close(got, want, equal_nan=True)
-        assert got.stride() == want.stride()
-    elif isinstance(want, (tuple, list)):
-        assert len(got) == len(want)
-        for a, b in zip(got, want, strict=True):
-            same(a, b)
-    elif isinstance(want, dict):
-        assert list(got) == list(want)
-        for k in want:
-            same(got[k], want[k])
-    else:
-        assert got == want or (isinstance(want, float) and math.isnan(want) and math.isnan(got)), (got, want)
 
 
 def graphs(fn: Callable[..., Any], calls: Sequence[tuple[Any, ...]], **options: Any) -> int:
