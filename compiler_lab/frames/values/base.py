@@ -211,8 +211,8 @@ NONE = Constant(None)
 
 
 def is_none(value: Value | None) -> bool:
-    """One that came from outside is another value than ``NONE``: it knows its source."""
-    return isinstance(value, Constant) and value.value is None
+    """One that came from outside is another value than ``NONE``: it knows its source. What is unread is of another type, whatever its value."""
+    return isinstance(value, Constant) and not isinstance(value, Unread) and value.value is None
 
 
 PURE_METHODS = (types.BuiltinMethodType, types.MethodWrapperType)

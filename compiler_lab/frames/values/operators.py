@@ -287,7 +287,7 @@ def identical(t: Tracer, a: Value, b: Value) -> bool:
             return False
         a, b = settled(t, [a, b])
     if isinstance(a, Constant) and isinstance(b, Constant):
-        return _same_constant(t, a.value, b.value)
+        return a.python_type() is b.python_type() and _same_constant(t, a.value, b.value)
     if isinstance(a, Constant) or isinstance(b, Constant):
         return False  # an Opaque or a tensor is never None, a bool or a number: its type is guarded
     if isinstance(a, Opaque) or isinstance(b, Opaque):
@@ -313,7 +313,7 @@ def _real(value: Value) -> Any:
 def _same_constant(t: Tracer, x: Any, y: Any) -> bool:
     if x is y and (x is None or isinstance(x, (bool, type(...), type(NotImplemented))) or type(x).__module__ == "torch" or (type(x) is int and x in SMALL)):
         return True
-    if type(x) is not type(y) or x != y:
+    if x != y:
         return False
     if hasattr(type(x), "__members__") or type(x).__module__ == "torch":
         return x is y
