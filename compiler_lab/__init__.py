@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from .backends import register_backend as register_backend
     from .codegen.cpp import generate as generate
     from .explanation import explain as explain
+    from .extension import load_ipython_extension as load_ipython_extension
     from .frames.capture import capture as capture
     from .lowering.lower import lower as lower
-    from .magic import load_ipython_extension as load_ipython_extension
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
     from .pipeline import compile as compile
@@ -60,7 +60,7 @@ _HOMES: dict[str, str] = {
     "inspect": "pipeline",
     "joint": "aot.joint",
     "list_backends": "backends",
-    "load_ipython_extension": "magic",
+    "load_ipython_extension": "extension",
     "lower": "lowering.lower",
     "mark_dynamic": "pipeline",
     "mark_static": "pipeline",

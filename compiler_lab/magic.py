@@ -47,7 +47,7 @@ def _step(text: str) -> str:
 
 @magics_class
 class CompileInspect(Magics):
-    """The magics, registered by ``load_ipython_extension``."""
+    """The magics, registered by ``register``."""
 
     shell: InteractiveShell  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -183,8 +183,8 @@ def complete(shell: InteractiveShell, event: Any) -> list[str]:
     return []
 
 
-def load_ipython_extension(shell: InteractiveShell) -> None:
-    """``%load_ext compiler_lab``."""
+def register(shell: InteractiveShell) -> None:
+    """What ``%load_ext compiler_lab`` does."""
     shell.register_magics(CompileInspect)
     for key in ("%compile_inspect", "%%compile_inspect"):
         shell.set_hook("complete_command", complete, str_key=key)

@@ -24,15 +24,41 @@ CLOSE = {torch.float32: 2e-6, torch.float64: 2e-14, torch.bfloat16: 2**-7, torch
 INEXACT = frozenset(
     {
         "aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor", "aten.rsub.Scalar", "aten.addcmul.default", "aten.atan2.default", "aten.elu.default",
-        "aten.elu_backward.default", "aten.gelu.default", "aten.gelu_backward.default", "aten.hardsigmoid_backward.default", "aten.lerp.Tensor",
+        "aten.elu_backward.default", "aten.hardsigmoid_backward.default", "aten.lerp.Tensor",
         "aten.mish.default", "aten.mish_backward.default", "aten.silu.default", "aten.silu_backward.default", "aten.softplus.default",
         "aten.softplus_backward.default", "aten.softshrink.default",
         "aten.tanh_backward.default", "aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other",
     }
 )  # fmt: skip
 """Rows whose formula aten evaluates with fused multiply-adds, in another order, or with a float32 constant."""
+CANCELLING = frozenset({"aten.gelu.default", "aten.gelu_backward.default"})
+"""Rows whose results are small differences of large numbers."""
 FAKE_STRIDES = frozenset({"aten.pow.Scalar"})
 """Operators whose fake kernel gives other strides than the real one for strided arguments."""
+
+
+def lost(args: list[Any], backward: bool) -> Tensor:
+    """How much 1 + erf(x) and 1 + tanh(x), computed in float32, may lose for negative x: eager's kernels differ in this from machine to machine."""
+    *grad, x = (a.double().abs() for a in args)
+    x = x.clamp(max=10)
+    return 8 * torch.finfo(torch.float32).eps * x * ((1 + x * x) * grad[0] if backward else 1)
+
+
+def compare_cancelling(name: str, args: list[Any], kwargs: dict[str, Any]) -> LoopProgram:
+    """Eager's result or the exact one, but for a last bit and for what is lost."""
+    graph, inputs = call_graph(op_of(name), *args, **kwargs)
+    program = lower(graph)
+    program.check()
+    (got,), eager = program.run(*inputs), op_of(name)(*args, **kwargs)
+    exact = op_of(name)(*(a.double() for a in args), **kwargs)
+    assert (got.shape, got.dtype) == (eager.shape, eager.dtype)
+    slack = lost(args, len(args) > 1) * (1 if eager.dtype != torch.float64 else 2**-29)
+    right = torch.zeros(got.shape, dtype=torch.bool)
+    for want in (eager.double(), exact):
+        near = (got.double() - want).abs() <= slack + 2 * CLOSE[eager.dtype] * want.abs()
+        right |= near | (got == want) | (got.isnan() & want.isnan())
+    assert right.all(), f"{name} {args} {kwargs}: {got[~right]} is neither eager's {eager[~right]} nor {exact[~right]}"
+    return program
 
 
 def wide(arg: Any) -> Any:
@@ -42,6 +68,8 @@ def wide(arg: Any) -> Any:
 
 def compare_pointwise(name: str, dtype: torch.dtype, layout: str, args: list[Any], kwargs: dict[str, Any]) -> LoopProgram:
     """As ``compare``; half precision may equal eager or, to the last bit but one, the exact result rounded once."""
+    if name in CANCELLING and dtype.is_floating_point:
+        return compare_cancelling(name, args, kwargs)
     if dtype not in (torch.bfloat16, torch.float16):
         if name in FAKE_STRIDES and layout == "strided":
             args = [a.contiguous() if isinstance(a, Tensor) else a for a in args]
