@@ -25,6 +25,8 @@ def exact(got: Any, want: Any) -> None:
         assert len(got) == len(want)
         for one, other in zip(got, want, strict=True):
             exact(one, other)
+    elif isinstance(want, dict):
+        exact(list(got.items()), list(want.items()))
     else:
         assert got == want
 
@@ -159,3 +161,81 @@ def test_narrow_raises_where_python_would() -> None:
     compiled = compiler_lab.compile(handled, backend="eager")
     for start in (1, 9):
         exact(compiled(x, torch.tensor(start)), handled(x, torch.tensor(start)))
+
+
+def own(x: Tensor) -> Any:
+    y = x * 2
+    z = y.unsqueeze_(1)
+    return y, z is y, y.shape, (y + 1).squeeze_(), y.stride()
+
+
+def turned(x: Tensor) -> Any:
+    y = (x > 0).t_()
+    return y, torch.zeros(2, 3, 1).squeeze_(-1).transpose_(0, 1).swapdims_(0, 1), [torch.ones(2, 2).swapaxes_(0, 1)]
+
+
+def resized(x: Tensor) -> Any:
+    y = x.clone().resize_(x.numel())
+    z = x.clone().resize_((x.shape[1], x.shape[0]))
+    y.add_(1)
+    return y, z, torch.resize_as_(torch.zeros(12), x), x.clone().resize_(3, 4), {"y": y}
+
+
+def broken_after(x: Tensor) -> Any:
+    y = x.clone().unsqueeze_(0)
+    held = [y]
+    torch._dynamo.graph_break()
+    return held[0] is y, held[0].shape, y * 2
+
+
+def of_others(x: Tensor) -> Any:
+    x.unsqueeze_(0)
+    return x * 2
+
+
+def with_history(x: Tensor) -> Any:
+    y = x.exp()
+    y.unsqueeze_(0)
+    return y * 2
+
+
+def used(x: Tensor) -> Any:
+    y = x + 1
+    z = y * 2
+    y.unsqueeze_(0)
+    return y, z, y + z
+
+
+def grown(x: Tensor) -> Any:
+    return x.clone().resize_(2).shape, x.clone().resize_(40).shape, x.t().clone().t().resize_(12).shape, x + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "lab"])
+@pytest.mark.parametrize("fn", [own, turned, resized], ids=lambda f: f.__name__)
+def test_a_tensor_of_the_frames_own_changes_its_sizes(fn: Callable[..., Any], backend: str) -> None:
+    for x in (torch.randn(3, 4), torch.randn(4, 3), torch.randn(6, 2)):
+        compiled = compiler_lab.compile(fn, backend=backend, fullgraph=True, dynamic=False)
+        kept = x.clone()
+        exact(compiled(x), fn(x))
+        exact(x, kept)
+
+
+def result(fn: Callable[..., Any], x: Tensor) -> Any:
+    try:
+        return fn(x)
+    except RuntimeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("fn", [broken_after, of_others, with_history, used, grown], ids=lambda f: f.__name__)
+def test_others_see_a_change_of_sizes(fn: Callable[..., Any]) -> None:
+    """An input, a tensor with history, one that was used, other numbers of elements: Python does it."""
+    for needs in (False, True):
+        x = torch.randn(3, 4, requires_grad=needs)
+        if needs:
+            x = x * 1
+        compiled = compiler_lab.compile(fn, backend="eager")
+        one, other = x.clone(), x.clone()
+        exact(result(compiled, one), result(fn, other))
+        assert one.shape == other.shape
+        assert compiled._compiled_function.breaks or (fn is with_history and not needs)

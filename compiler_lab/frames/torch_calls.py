@@ -105,14 +105,14 @@ def is_operation(real: Any) -> bool:
 
 def _operation(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
     name = getattr(real, "__name__", "")
+    if (row := COMPOSITES.get(name)) is not None and (found := row(t, args, kwargs)) is not None:
+        return found
     if name in REFUSED_OPS:
         raise t.refuse(REFUSED_OPS[name], f"torch.{name}")
     if name in FACTORIES and isinstance(real, types.BuiltinFunctionType) and is_none(kwargs.get("device", NONE)):
         kwargs = {**kwargs, "device": Constant(_device_of(args))}
     if real.__module__ == "torch" and getattr(torch, name, real) is not real:
         raise t.refuse("op-refused", f"torch._VF.{name}, which torch.{name} hides")  # a graph's code calls functions by their public name
-    if (row := COMPOSITES.get(name)) is not None and (found := row(t, args, kwargs)) is not None:
-        return found
     changes = [args[i] for i in CHANGES[name](args)] if name in CHANGES and len(args) > 5 else []
     return t.op(real, args, kwargs, changes)
 

@@ -420,6 +420,14 @@ class Tracer:
             raise self.refuse("op-refused", f"a result of type {type(out).__name__}")
         return SequenceValue([self._element(node, i, part) for i, part in enumerate(out)], type(out))
 
+    def become(self, value: Any, other: Any) -> Value:
+        """``value``, a tensor made in this capture, is from now on what ``other`` is, and stays the same object of the program."""
+        self.by_fake.pop(id(value.fake), None)
+        value.node = value.first = other.node
+        value.fake = other.fake
+        self.by_fake[id(value.fake)] = value
+        return value
+
     def _element(self, node: fx.Node, index: int, part: Any) -> Value:
         if isinstance(part, SYMBOLIC):
             return symbolic(self, part, lambda t: t.append("call_function", operator.getitem, (node, index), part))

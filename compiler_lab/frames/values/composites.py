@@ -1,9 +1,9 @@
-"""Operators that torch composes of others in C++ and looks at data on the way, where no data decides: composed in Python, and inlined.
+"""Operators in terms of others: those whose C++ looks at data where no data decides, and those that change sizes of a tensor of the frame's own.
 
-In: an operator's arguments. Out: a node for each part; ``None`` for arguments whose data does decide something: the operator as it is.
+In: an operator's arguments. Out: a node for each part; ``None`` for arguments with which it cannot be said so: the operator as it is.
 Always holds: the same parts in the same order, forward and backward, so that results are eager's bit for bit; tests hold them to that.
-Where PyTorch does this: ``aten/src/ATen/native/{Correlation,Combinations,TensorShape}.cpp``. Left out: weights of ``cov``, which raise and warn by
-their values.
+Where PyTorch does this: ``aten/src/ATen/native/{Correlation,Combinations,TensorShape,Resize}.cpp``. Left out: weights of ``cov``, which raise and
+warn by their values; that a tensor resized in place is no view (``_is_view``, ``_base``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from .base import Args, Constant, Kwargs, NotConstant, Value
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
+
+Row = Callable[["Tracer", Args, Kwargs], "Value | None"]
 
 
 def covariance(x: Tensor, correction: int = 1) -> Tensor:
@@ -110,4 +112,37 @@ def narrow(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
     return t.op("narrow", [*args[:2], number, *args[3:]], kwargs)
 
 
-COMPOSITES: dict[str, Callable[[Tracer, Args, Kwargs], Value | None]] = {"cov": cov, "corrcoef": corrcoef, "combinations": combined, "narrow": narrow}
+def _reshaped(t: Tracer, value: Any, view: str, args: Args, kwargs: Kwargs) -> Value | None:
+    """``value``, a tensor that the frame made and has not used yet, becomes its own view: what an operator does that changes sizes and strides only.
+
+    One that was used may have been saved for a backward pass, which would find it changed; one with history changes in autograd's eyes."""
+    used = value.node is not value.first or value.node.users
+    if value.source is not None or value.fake.requires_grad or used or t.shapes.symbolic or t.subgraphs:
+        return None
+    return t.become(value, t.op(view, [value, *args], kwargs))
+
+
+def _changed(view: str) -> Row:
+    return lambda t, args, kwargs: _reshaped(t, args[0], view, args[1:], kwargs) if _tensor(args) is not None else None
+
+
+def resized(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    """To as many elements as there are; more would hold what the memory held, fewer would leave some behind."""
+    x = _tensor(args)
+    sizes = [t.maybe_constant(a) for a in args[1:]]
+    shape = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    if x is None or kwargs or not x.is_contiguous() or any(type(n) is not int or n < 0 for n in shape) or math.prod(shape) != x.numel():
+        return None
+    return _reshaped(t, args[0], "view", [t.lift(tuple(shape))], {})
+
+
+def resized_as(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    other = _tensor(args[1:])
+    return None if other is None or len(args) > 2 else resized(t, [args[0], t.lift(tuple(other.shape))], kwargs)
+
+
+COMPOSITES: dict[str, Row] = {
+    "cov": cov, "corrcoef": corrcoef, "combinations": combined, "narrow": narrow, "resize_": resized, "resize_as_": resized_as,
+    **{f"{name}_": _changed(name) for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")},
+}  # fmt: skip
+"""By name, as methods and as functions of torch."""

@@ -158,6 +158,8 @@ def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kw
         return t.op(name, [owner])
     if name in UNGUARDED and owner.real_tensor is not None:
         raise t.refuse("op-refused", f".{name}() of an input, which no guard looks at")
+    if (row := COMPOSITES.get(name)) is not None and (found := row(t, [owner, *args], kwargs)) is not None:
+        return found
     for reason, names in REFUSED.items():
         if name in names:
             raise t.refuse(reason, f".{name}()")
@@ -169,8 +171,6 @@ def call_method(t: Tracer, owner: TensorValue, name: str, args: Args, kwargs: Kw
         return owner.item(t, args[0]) if name == "__getitem__" else (owner.set_item(t, args[0], args[1]) or NONE)
     if name.startswith("new_") and "device" not in kwargs:
         kwargs = {**kwargs, "device": Constant(owner.fake.device)}
-    if (row := COMPOSITES.get(name)) is not None and (found := row(t, [owner, *args], kwargs)) is not None:
-        return found
     return t.op(name, [owner, *args], kwargs)
 
 
