@@ -6,13 +6,19 @@ Each program is compared with plain Python, call by call: results, what was rais
 from __future__ import annotations
 
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from bytecode import Bytecode, Instr
 
 import compiler_lab
 from compiler_lab.core.errors import LabError
+from compiler_lab.frames.code import body_of
+from compiler_lab.frames.points import Point
+from compiler_lab.frames.resume import rest, resumed
 
 from .program_check import check, loaded
 
@@ -313,3 +319,22 @@ def test_only_errors_of_the_program_are_given_to_python(error: BaseException) ->
         assert runs == ["graph"] and box.n == 0 and sys.exc_info() == (None, None, None)
     finally:
         compiler_lab.reset()
+
+
+def covered(code: types.CodeType) -> int:
+    """How many code units the table of lines speaks of: each entry begins with a byte that has the high bit, whose low bits are a length."""
+    return sum((byte & 7) + 1 for byte in code.co_linetable if byte & 128)
+
+
+@pytest.mark.parametrize("width", [100, 126, 130, 200, 254, 300])
+def test_very_wide_lines_fit_their_code(width: int) -> None:
+    """CPython writes past an array when a table of lines is longer than its code and the program is traced or profiled."""
+    space: dict[str, Any] = {}
+    exec(f"def f(x, y):\n    y = x\n    {'_' * (width - 10)}, x = x + 1, y.append(x)\n    return [\n        x]\n", space)  # columns as wide as the line
+    code: types.CodeType = space["f"].__code__
+    for made in (resumed(code, Point(3, ("x", "y"), ())).code, rest(code, Point(3, ("x", "y"), ()))):
+        assert covered(made) == len(made.co_code) // 2
+    assert covered(code) == len(code.co_code) // 2
+    new = Bytecode([Instr("RESUME", 0, lineno=1), *body_of(code)])
+    new.argnames, new.argcount = ["x", "y"], 2
+    assert covered(made := new.to_code()) == len(made.co_code) // 2

@@ -22,7 +22,7 @@ from bytecode.flags import CompilerFlags
 from bytecode.instr import FreeVar, TryBegin, TryEnd
 
 from ..core.errors import InvalidIR, LabError
-from .code import read_code
+from .code import body_of, read_code
 from .frame import FrameInput
 from .ir import Specialization, Stop
 from .pieces import Pause, go_on
@@ -168,7 +168,7 @@ def again(code: CodeType, target: Any, line: int) -> list[Any]:
         *(emit("LOAD_CONST", Exception), emit("CHECK_EXC_MATCH"), emit(if_false, goes_on)),
         *(emit("POP_TOP"), emit("POP_EXCEPT"), emit("JUMP_FORWARD", begins)),
     ]
-    body = [emit("NOP") if isinstance(i, Instr) and i.name in PROLOGUE else i for i in Bytecode.from_code(code, conserve_exception_block_stackdepth=True)]
+    body = [emit("NOP") if isinstance(i, Instr) and i.name in PROLOGUE else i for i in body_of(code)]
     raising = [cleanup, goes_on, emit("RERAISE", 0), TryEnd(cleanup), cleanup.target, emit("COPY", 3), emit("POP_EXCEPT"), emit("RERAISE", 1)]
     return [target, emit("PUSH_EXC_INFO"), *handler, *raising, begins, *body]
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from bytecode import Bytecode, Instr
+from bytecode.instr import InstrLocation
+
 from ..core.provenance import Location
 
 
@@ -71,6 +74,21 @@ def _text(inst: dis.Instruction) -> str:
 def _location(positions: dis.Positions | None, code: CodeType, file: str) -> Location:
     line, end_line, column, end_column = positions if positions is not None else (None, None, None, None)
     return Location(file, line or code.co_firstlineno, code.co_name, column or 0, end_line or 0, end_column or 0)
+
+
+WIDE = 128  # columns from here on: bytecode 0.19 writes them into one byte, which CPython takes for the start of another entry
+
+
+def body_of(code: CodeType) -> list[Any]:
+    """``code`` as instructions to be assembled again, with its exception table and stack depths.
+
+    Where a line is very wide the columns are left out: the table of lines would come out longer than the code, and who traces would write
+    past the end of an array."""
+    items: list[Any] = list(Bytecode.from_code(code, conserve_exception_block_stackdepth=True))
+    for item in items:
+        if isinstance(item, Instr) and (where := item.location) is not None and max(where.col_offset or 0, where.end_col_offset or 0) >= WIDE:
+            item.location = InstrLocation(where.lineno, None, None, None)
+    return items
 
 
 @functools.lru_cache(maxsize=4096)

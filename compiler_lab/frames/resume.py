@@ -20,7 +20,7 @@ from bytecode import Bytecode, Instr, Label
 from bytecode.flags import CompilerFlags
 from bytecode.instr import CellVar, FreeVar, InstrLocation, TryBegin, TryEnd
 
-from .code import read_code
+from .code import body_of, read_code
 from .points import BEFORE_CALL, JUMPS, METHOD_LOADS, OPTIMIZED, PYTHON_311, Point, ends_of, index, ordinal, point_after
 
 NEWLOCALS = 0x2
@@ -126,8 +126,7 @@ class _Writer:
 
     def __init__(self, code: CodeType, point: Point) -> None:
         self.code, self.point = code, point
-        source = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
-        self.items: list[Any] = [self._moved(i) for i in source]
+        self.items: list[Any] = [self._moved(i) for i in body_of(code)]
         self.originals = [i for i in self.items if isinstance(i, Instr)]
         self.where = self.originals[point.at].location
         self.line = InstrLocation(self.where.lineno if self.where and self.where.lineno else code.co_firstlineno, None, None, None)
