@@ -478,27 +478,22 @@ def test_guards_of_generated_programs(first: int) -> None:
     assert not any(map(wrong, found.values())), "\n".join(f"program {seed}: {text}" for seed, of_one in found.items() for text in wrong(of_one))
 
 
-# Kinds for which guards may refuse although capturing again would give the same: how many in a hundred, and why.
+# Kinds for which guards may refuse although capturing again would give the same: how many in a hundred at the most, as measured, and why.
 TOLERATED: dict[str, tuple[int, str]] = {
     "grad mode": (100, "torch's state is guarded whole, as torch does: backends read it"),
     "default dtype": (100, "the same"),
     "autocast": (100, "the same"),
-    "tensor class": (100, "a Parameter is told from a Tensor by its exact type"),
+    "tensor class": (91, "a Parameter is told from a Tensor by its exact type"),
     "object subclass": (100, "an object is told by its exact type: a subclass may have anything"),
-    "function twin": (70, "functions are told by identity"),
-    "method twin": (10, "the same"),
-    "list or tuple": (50, "containers are told by their exact type"),
-    "dict class": (100, "the same"),
-    "longer": (25, "one element read is a guard on the length"),
-    "shorter": (80, "the same"),
-    "more keys": (40, "one key read is a guard on all of them"),
-    "key order": (40, "the same"),
+    "function twin": (67, "functions are told by identity"),
+    "method twin": (5, "the same"),
+    "list or tuple": (31, "containers are told by their exact type"),
+    "dict class": (75, "the same"),
+    "longer": (10, "one element read is a guard on the length"),
+    "shorter": (25, "the same"),
     "set": (100, "a set is guarded by its elements"),
-    "bool": (60, "a flag that was looked at and did not matter"),
-    "bool to int": (70, "the same"),
-    "float sign": (100, "the same"),
-    "int to float": (4, "a number is told by its exact type, also one that is only passed on"),
-    "float to int": (100, "the same"),
+    "bool to int": (67, "numbers and flags are told by their exact type"),
+    "int to float": (4, "the same, also of one that is only passed on"),
 }
 
 

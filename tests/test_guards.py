@@ -587,7 +587,7 @@ def passed(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
     return y + 1, n, table["k"]
 
 
-def given(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
+def none_or(x: Any, box: Any, items: list[Any], table: dict[str, Any]) -> Any:
     if box.content is None:
         return x, items
     return x + 1, items[0] is not None, box.content
@@ -598,7 +598,7 @@ def left(program: Any, *args: Any) -> str:
     return repr((program(torch.ones(2), *args), args[0].content, args[1:]))
 
 
-@pytest.mark.parametrize("program", [kept, swapped, held, typed, given, passed])
+@pytest.mark.parametrize("program", [kept, swapped, held, typed, none_or, passed])
 def test_what_is_only_passed_on_is_guarded_by_type(program: Any) -> None:
     compiled: Any = compiler_lab.compile(program, backend="eager")
     for n, first, k in ((2, 3, "a"), (3, 3, "a"), (4, 1000, "b"), (1000, 1000, "b"), (0, 1, ""), (-5, 2**70, "a")):
