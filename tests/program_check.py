@@ -145,7 +145,7 @@ def lines_of(error: BaseException | None, path: str) -> list[tuple[int | None, s
     if error is None:
         return []
     frames = traceback.extract_tb(error.__traceback__)
-    if any(f.filename.startswith("<eval_with_key>") for f in frames):
+    if any(f.filename.startswith("<eval_with_key>") or " wrapper " in f.filename for f in frames):
         return None
     fused = isinstance(error, UnboundLocalError)
     lines = [(None if fused else f.lineno, f.name) for f in frames if f.filename == path]

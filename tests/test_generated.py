@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .program_check import Difference, check, reduced, run
@@ -54,6 +56,18 @@ FOUND: dict[str, str] = {
     "None from outside": "def f(x, n=None):\n    return list(filter(n, [0, 1])), sorted([2, 1], key=n), max([1, 2], key=n), x + 1",
     "None behind a break": "import contextlib\ndef f(x):\n    with contextlib.suppress(Exception):\n"
     "        y = list(filter(None, x.tolist()))\n    return y, x + 1",
+    "another value by the time it is passed on": "def f(x, n=3):\n    n -= 1\n    print(n)\n    return x, n",
+    "a length that is none": "class A:\n    def __init__(self, n): self.n = n\n    def __len__(self): return self.n\n"
+    "def f(x, *ns):\n    out = []\n    for n in (2.5, None, -1, True, 0):\n        try:\n            out.append((bool(A(n)), len(A(n))))\n"
+    "        except (TypeError, ValueError) as e:\n            out.append(str(e))\n    return x + 1, out",
+    "a truth that is none": "class A:\n    def __init__(self, n): self.n = n\n    def __bool__(self): return self.n\n"
+    "def f(x):\n    out = []\n    for n in (1, None, True):\n        try:\n            out.append(bool(A(n)))\n"
+    "        except TypeError as e:\n            out.append(str(e))\n    return x + 1, out",
+    "an entry replaced while a dict is walked": "def f(x):\n    d = dict(a=1, b=2, c=3)\n    for k, v in d.items():\n        d['c'] = v\n    return x + 1, d",
+    "a key replaced while a dict is walked": "def f(x):\n    d, seen = dict(a=1, b=2), []\n    for k in d:\n        seen.append(k)\n"
+    "        if k == 'a':\n            del d['b']\n            d['z'] = 1\n    return x + 1, seen",
+    "a class attribute inherited, then its own": "class A: made = 0\nclass B(A): pass\n"
+    "def f(x):\n    A.made = A.made\n    B.made += 1\n    return x + 1, A.made, B.made",
     "a view that autograd refuses": "def f(x):\n    t = torch.ones(4, requires_grad=True)\n    v = t.reshape(-1)[:2]\n    with torch.no_grad():\n"
     "        v[:1] += 1\n        print('')\n        v[:1] += 1\n    return x + 1",
 }
@@ -62,6 +76,32 @@ FOUND: dict[str, str] = {
 @pytest.mark.parametrize("name", FOUND)
 def test_faults_that_generated_programs_found(name: str) -> None:
     assert (difference := check(f"import torch\nSCALE = 2\n{FOUND[name]}\n{INPUTS}")) is None, difference
+
+
+UNREAD: dict[str, str] = {
+    "an index": "y = x[n]",
+    "an index that an index reads": "y = x.reshape(-1)[n][n]",
+    "a gather": "y = x.gather(0, n)",
+    "a selection": "y = torch.index_select(x, 0, n)",
+    "an integer division": "y = n // (n - 3)",
+    "an embedding": "y = torch.nn.functional.embedding(n, x[:, None])",
+    "a factorization": "y = torch.linalg.cholesky(-torch.eye(2) * x[0])",
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "lab"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_nobody_reads_raises_all_the_same(name: str, backend: str) -> None:
+    text = f"import torch\ndef f(x, n):\n    {UNREAD[name]}\n    return x * 2\ndef inputs(call):\n    return (torch.ones(3), torch.tensor([3 * call])), {{}}"
+    difference = check(text, backend, calls=2)
+    same_type = difference is not None and difference.where == "exception" and difference.expected[0] == difference.got[0]
+    assert difference is None or (backend == "lab" and same_type), difference  # a kernel does not say which index it was
+    with pytest.raises((IndexError, RuntimeError)):  # it is the kind of program that it is meant to be
+        namespace: dict[str, Any] = {}
+        exec(text, namespace)
+        for call in range(2):
+            args, _ = namespace["inputs"](call)
+            namespace["f"](*args)
 
 
 ABSENT_OR_NOT: dict[str, str] = {

@@ -28,7 +28,7 @@ from ..core.errors import InvalidIR, Unsupported
 from ..core.fx import GraphArtifact, format_arg, target_name
 from ..core.options import Options
 from ..core.provenance import inherit, own_location, stack_of
-from ..core.schema import base_of, has_effect, is_random, is_view, mutates, nbytes, op_name
+from ..core.schema import base_of, is_random, is_view, must_run, mutates, nbytes, op_name
 from .bans import Split, ban, can_fuse, is_free, is_tensors
 from .flow import SINK, SOURCE, solve
 from .ir import INFINITE, FlowEdge, FlowNetwork, JointGraph, JointSpec
@@ -208,7 +208,7 @@ def _take_apart(joint: JointGraph) -> _Parts:
 def _forward_set(joint: JointGraph, nodes: Sequence[fx.Node], primals: Iterable[fx.Node], outputs: Iterable[Any], tangents: set[fx.Node]) -> set[fx.Node]:
     """What must run in the forward: inputs, what outputs are made of, and every effect that came before the backward began."""
     began = next((i for i, n in enumerate(nodes) if n in tangents and n.op == "call_function"), len(nodes))
-    effects = [n for n in nodes[:began] if has_effect(n) and n not in tangents]
+    effects = [n for n in nodes[:began] if must_run(n) and n not in tangents]
     forward = {*primals, *_ancestors([*outputs, *effects])}
     for node in nodes:  # the other results of an operator of several results come with it
         if op_name(node) == "getitem" and node.args[0] in forward:
@@ -336,7 +336,7 @@ def _emit_forward(parts: _Parts, saved: Sequence[fx.Node]) -> tuple[GraphArtifac
     for primal in parts.primals:
         emit.placeholder(primal, primal.name)
     kept: dict[fx.Node, fx.Node] = {p: emit.clone(p, _copy_name(parts, p, "read")) for p in saved if p in overwritten}
-    needed = _ancestors([*parts.outputs, *saved, *(n for n in parts.split.forward if has_effect(n))])
+    needed = _ancestors([*parts.outputs, *saved, *(n for n in parts.split.forward if must_run(n))])
     for node in parts.nodes:
         if node in needed and node.op != "placeholder":
             emit.copy(node)

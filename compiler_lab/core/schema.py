@@ -1,7 +1,7 @@
-"""What an operator's schema says of a node: does it alias, write, draw random numbers.
+"""What an operator's schema says of a node: does it alias, write, draw random numbers, raise.
 
-In: an FX node. Out: plain answers, from ``torch.ops`` schemas and tags alone: no table of operators to keep.
-Always holds: what is not an ``OpOverload`` nor ``operator.getitem`` is not known here (``overload`` gives None), and the
+In: an FX node. Out: plain answers, from ``torch.ops`` schemas and tags; whether an operator looks at its data is in neither, and its name
+decides. Always holds: what is not an ``OpOverload`` nor ``operator.getitem`` is not known here (``overload`` gives None), and the
 answers err to the safe side only where a function says so.
 PyTorch's counterparts: ``torch/_functorch/partitioners.py`` (OpTypes), ``torch/fx/node.py`` (is_impure).
 """
@@ -13,6 +13,12 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+
+INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
+DATA_CHECKED = tuple(
+    "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
+    "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin istft".split()
+)  # parts of names of operations that look at the values they are given
 
 
 def overload(node: fx.Node) -> torch._ops.OpOverload | None:
@@ -54,6 +60,19 @@ def has_effect(node: fx.Node) -> bool:
     """Running the node is seen even when nobody reads it: it writes, draws, or returns nothing."""
     op = overload(node)
     return op is not None and (op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags or not op._schema.returns)
+
+
+def may_raise(node: fx.Node) -> bool:
+    """The operator raises for some values of its inputs, whatever their shapes and dtypes. On the safe side: the name decides."""
+    name, inputs = op_name(node), [n.meta.get("val") for n in node.all_input_nodes]
+    if name.rpartition(".")[2] in INTEGER_DIVISIONS:
+        return not any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in inputs)
+    return any(part in name for part in DATA_CHECKED)
+
+
+def must_run(node: fx.Node) -> bool:
+    """Leaving the node out is seen: it has an effect, or may raise."""
+    return has_effect(node) or may_raise(node)
 
 
 def base_of(node: fx.Node) -> fx.Node:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.node import _side_effectful_functions
 
+from ..core.schema import DATA_CHECKED, INTEGER_DIVISIONS
 from .points import LOOKS_AT_LOCALS
 from .values.base import Args, Value
 from .values.symbolic import SymbolicValue
@@ -25,11 +26,6 @@ from .values.tensor import TensorValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
-DATA_CHECKED = tuple(
-    "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
-    "bincount histc one_hot nll_loss cross_entropy ctc_loss repeat_interleave unique nonzero tensor_split bucketize max_unpool multi_margin istft".split()
-)  # parts of names of operations that look at the values they are given
 DRAWS = tuple("rand bernoulli multinomial normal_ poisson binomial uniform exponential cauchy geometric rrelu gumbel lstm gru rnn fractional attention".split())
 
 

@@ -182,6 +182,7 @@ def guards_of(t: Tracer) -> tuple[Guard, ...]:
             t.guards[("type", v.source, None)] = Guard("type", v.source, type(v.held).__name__, v.stack, "it is passed on as it is")
     changed = tuple(v.source for v in t.inputs if id(v) in t.mutated)
     others = tuple(v.source for v in t.inputs if isinstance(v, TensorValue) and id(v) not in t.mutated)
+    t.note_guards()
     guards = (*t.guards.values(), *different, *t.shapes.guards())
     if not changed or not (others or changed[1:]):
         return guards

@@ -68,7 +68,9 @@ def _passed_on(frame: Frame) -> dict[int, Lazy]:
     found: dict[int, Lazy] = {}
     loads = _loads(frame)
     for slot in frame.given:
-        if isinstance(slot.value, (Constant, BuiltinValue, Opaque)) and slot.source and slot.reads == loads.count(slot.source.key):
+        if slot.source is None or frame.locals.get(slot.source.key) is not slot:
+            continue  # the name has another value by now
+        if isinstance(slot.value, (Constant, BuiltinValue, Opaque)) and slot.reads == loads.count(slot.source.key):
             found[id(slot.value)] = slot
             frame.t.forget(slot.source)
     return found

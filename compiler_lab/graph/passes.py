@@ -23,7 +23,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ..core.artifact import Decision
 from ..core.fx import GraphArtifact
 from ..core.provenance import parents_of
-from ..core.schema import has_effect, is_random, is_view, mutates, op_name, overload
+from ..core.schema import has_effect, is_random, is_view, must_run, mutates, op_name, overload
 
 G = TypeVar("G", bound=GraphArtifact)
 
@@ -96,10 +96,10 @@ def _returned(graph: fx.Graph) -> set[fx.Node]:
 
 
 def eliminate_dead_code(graph: G) -> G:
-    """Drops what no output depends on. Kept: placeholders, and what has an effect (writes, draws, returns nothing, is opaque)."""
+    """Drops what no output depends on. Kept: placeholders, what has an effect (writes, draws, returns nothing, is opaque), and what may raise."""
     edited, decisions = _copy(graph), list[Decision]()
     for node in reversed(edited.nodes):
-        if not node.users and node.op in ("call_function", "get_attr") and not has_effect(node) and not _is_opaque(node):
+        if not node.users and node.op in ("call_function", "get_attr") and not must_run(node) and not _is_opaque(node):
             decisions.append(_told(graph, "eliminate", node, "removed", "unread"))
             edited.erase_node(node)
     return _result(graph, edited, reversed(decisions))

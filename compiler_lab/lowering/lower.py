@@ -21,6 +21,7 @@ from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.fx import GraphArtifact, target_name
 from ..core.provenance import own_location, stack_of
+from ..core.schema import may_raise
 from .body import Body, Value
 from .builder import Builder, Decline, broadcast, static_size, whole
 from .index import Index
@@ -59,6 +60,7 @@ REASONS = {
     "several positions": "scatters more than one element per line",
     "not a number": "an infinity or NaN as an integer",
     "fractional range": "a range of integers with a fractional step",
+    "check": "nobody reads the result: the call is made for the error that it raises on some values",
     "other result": "the row's result would differ from aten's in size or dtype",
 }
 """Why a call was lowered as it was."""
@@ -196,6 +198,8 @@ def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:
     """Raises Decline where the call is not one that loops are made for."""
     if name not in ELEMENTWISE and name not in ROWS:
         raise Decline("library call" if name in LIBRARY else "no row")
+    if not node.users and may_raise(node):
+        raise Decline("check")
     val = node.meta["val"]
     tensors = [v for v in (val if isinstance(val, (tuple, list)) else (val,)) if isinstance(v, Tensor)]
     views = [v for a in (*args, *kwargs.values()) for v in (a if isinstance(a, (tuple, list)) else (a,)) if isinstance(v, TensorView)]

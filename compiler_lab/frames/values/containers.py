@@ -293,11 +293,14 @@ class DictValue(Value):
     def steps(self, t: Tracer) -> Iterator[tuple[Value, Slot]]:
         """The entries, while nobody adds or deletes some."""
         self.look()
-        count, found = len(self.entries), list(self.entries.values())
-        for entry in found:
+        keys = list(self.entries)
+        count = len(keys)
+        for key in keys:
             if len(self.entries) != count:
                 raise Raised(t.exception(RuntimeError, f"{'OrderedDict mutated' if self.cls is OrderedDict else 'dictionary changed size'} during iteration"))
-            yield entry
+            if key not in self.entries:
+                raise t.refuse("unknown-value", "iteration over a dict while its keys are replaced")
+            yield self.entries[key]
         if len(self.entries) != count:
             raise Raised(t.exception(RuntimeError, f"{'OrderedDict mutated' if self.cls is OrderedDict else 'dictionary changed size'} during iteration"))
 

@@ -115,11 +115,15 @@ def bind(t: Tracer, obj: Value, cls: type[Any], owner: type[Any], name: str, att
 
 def class_written(t: Tracer, cls: type[Any], name: str) -> Value | None:
     """What the frame has set as attribute ``name`` of ``cls`` or of the class that it inherits it from."""
+    passed: list[type[Any]] = []
     for base in cls.__mro__:
         if name in (written := t.classes.get(base, {})):
+            for other in passed:
+                t.guard("absent", Source("constant", other), name, why="a class that it inherits from was looked at in its place")
             return written[name]
         if name in base.__dict__:
             return None
+        passed.append(base)
     return None
 
 

@@ -293,13 +293,20 @@ class ObjectValue(Value):
                 raise
 
     def length(self, t: Tracer) -> int:
-        return int(t.constant(self._need(t, "__len__")))
+        return self._checked(t, len, "__len__", self._need(t, "__len__"))
 
     def truth(self, t: Tracer) -> bool:
-        found = self.dunder(t, "__bool__")
-        if found is None:
-            found = self.dunder(t, "__len__")
-        return True if found is None else found.truth(t)
+        if (found := self.dunder(t, "__bool__")) is not None:
+            return self._checked(t, bool, "__bool__", found)
+        found = self.dunder(t, "__len__")
+        return True if found is None else self._checked(t, len, "__len__", found) > 0
+
+    def _checked(self, t: Tracer, function: Any, method: str, found: Value) -> Any:
+        """What ``function`` makes of what ``method`` has returned, which may be nothing that it takes."""
+        from .containers import as_index
+
+        answer = t.constant(found) if method == "__bool__" else as_index(t, found)
+        return t.constant(t.fold(function, [type("object", (), {method: lambda _: answer})()]))
 
 
 def _own_names(real: Any) -> set[str]:
