@@ -499,6 +499,70 @@ p = P(1, 2)
 def f(x):
     return x + p.total(), P(x, 4).total(), p
 
+## whoever watches its attributes
+class P(Plain):
+    def __getattribute__(self, n):
+        log.append(n)
+        return super().__getattribute__(n)
+p = P(a=1)
+def f(x):
+    return x + p.get('a'), list(log)
+
+## whoever watches the attributes of an object
+class P:
+    def __getattribute__(self, n):
+        log.append(n)
+        return super().__getattribute__(n)
+p = P()
+def f(x):
+    p.b = 2
+    return x + p.b, list(log)
+
+## assorted
+import copy
+def f(x):
+    d = Plain(a=[1])
+    d.k = 1
+    s = Stack([2, 1])
+    both = [1] + s, {'a': 1} | Plain(b=2), Plain(a=1) | {'b': 2}, Stack([1]) < s
+    return x + 1, copy.copy(d), copy.deepcopy(d), sorted(s), sum(s), max(s), dict(Ordered(a=1)), list(Ordered(b=1).items()), both
+
+## text of one that holds itself
+def f(x):
+    d = Plain(a=1)
+    d['me'] = d
+    s = Stack()
+    s.append(s)
+    return x + 1, repr(d), repr(s)
+
+## a pattern
+def f(x):
+    match Plain(a=1):
+        case {'a': n}:
+            return x + n
+    return x
+
+## one object, two ways
+d = Plain(a=1)
+boxed = [d]
+def f(x):
+    boxed[0]['n'] = x
+    d['m'] = boxed[0]['n'] + 1
+    return boxed[0] is d, d
+
+## attributes that are items
+class P(Plain):
+    def __getattr__(self, n):
+        return self[n]
+    def __setattr__(self, n, v):
+        self[n] = v
+p = P(a=1)
+def f(x):
+    p.b = x
+    q = P()
+    q.z = 3
+    return p.a + p.b, p, q, q.z
+
 ## a tuple subclass
 class T(tuple):
     def __new__(cls, *items):

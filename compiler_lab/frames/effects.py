@@ -188,7 +188,8 @@ def _separate(t: Tracer) -> None:
     """Refuse where what has a ``__dict__`` was changed, and that was also reached as a dict of its own; or the other way round."""
     for value in t.known.values():
         if isinstance(value, ObjectValue) and not isinstance(value, EnumValue):
-            other = t.known.get(id(getattr(value.real, "__dict__", None)))
+            own = object.__getattribute__(value.real, "__dict__") if value.cls.__dictoffset__ and value.real is not None else None
+            other = t.known.get(id(own))
             if isinstance(other, ExistingDict) and (id(value) in t.changed or id(other) in t.changed):
                 raise t.refuse("side-effect", f"{value.describe()} and its __dict__")
     for value, _ in t.changed.values():

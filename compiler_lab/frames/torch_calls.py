@@ -82,7 +82,7 @@ def call_builtin(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if is_operation(real):
         return _operation(t, real, args, kwargs)
     owner = getattr(real, "__self__", None)
-    if isinstance(owner, random.Random):
+    if issubclass(type(owner), random.Random):
         raise t.refuse("random", f"random.{real.__name__}")
     raise t.refuse(_reason(real), f"{getattr(real, '__module__', None) or type(owner).__name__}.{getattr(real, '__name__', real)}")
 

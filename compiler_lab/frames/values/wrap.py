@@ -45,7 +45,7 @@ def wrap(t: Tracer, real: Any, source: Source | None) -> Value:
     if row is not None:
         return row(t, real, source)
     for kind, row in BY_INSTANCE:
-        if isinstance(real, kind):
+        if issubclass(type(real), kind):  # ``isinstance`` would read ``__class__``, which the program may see
             return row(t, real, source)
     return _object(t, real, source)
 
@@ -198,18 +198,18 @@ def _opaque(t: Tracer, real: Any, source: Source | None) -> Value:
 
 def _object(t: Tracer, real: Any, source: Source | None) -> Value:
     """An instance of a Python class is looked into; one of a C type is opaque."""
-    if isinstance(real, tuple) and (is_named(type(real)) or type(real).__module__ == "torch.return_types"):
+    if issubclass(type(real), tuple) and (is_named(type(real)) or type(real).__module__ == "torch.return_types"):
         return _sequence(t, real, source)
     cls = type(real)
     plain = cls.__flags__ & (1 << 9) and not issubclass(cls, (dict, list, tuple, set, frozenset, str, int, float, bytes, type, types.ModuleType, BaseException))
-    held = subclasses.base_of(cls) is not None
+    held = subclasses.base_of(cls) is not None and not isinstance(cls.__getattribute__, types.FunctionType)  # which guards would call
     if not plain and not held:
         return _opaque(t, real, source)
     source = source or Source("constant", real)
     t.guard("type", source, cls.__name__, why="its class says what its attributes mean")
     if held:
         return subclasses.existing(t, real, source)
-    return EnumValue(cls, real, source) if isinstance(real, enum.Enum) else ObjectValue(cls, real, source)
+    return EnumValue(cls, real, source) if issubclass(cls, enum.Enum) else ObjectValue(cls, real, source)
 
 
 BY_TYPE: dict[type[Any], Wrapper] = {
