@@ -194,10 +194,9 @@ def outcome(call: Callable[[], Any], given: Any, module: types.ModuleType, exact
         "warnings": [(str(w.message), w.lineno) for w in warned if w.filename == module.__file__ and "the limit; calls that fit" not in str(w.message)],
         "torch": (torch.is_grad_enabled(), torch.get_default_dtype(), zlib_of(torch.get_rng_state()), hash(random.getstate())),
     }
-    total = [t.sum() for t in differentiable(result)]
-    if total:
+    if found := list(differentiable(result)):
         with contextlib.suppress(RuntimeError):  # a tensor that was changed after autograd saved it: eager says so too, or the next line differs
-            torch.stack([t.double() for t in total]).sum().backward()
+            torch.stack([t.sum().double() for t in found]).sum().backward()
         parts["gradients"] = Describer(exact)(given)
     return Outcome(parts)
 

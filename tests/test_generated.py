@@ -63,6 +63,8 @@ FOUND: dict[str, str] = {
     "a truth that is none": "class A:\n    def __init__(self, n): self.n = n\n    def __bool__(self): return self.n\n"
     "def f(x):\n    out = []\n    for n in (1, None, True):\n        try:\n            out.append(bool(A(n)))\n"
     "        except TypeError as e:\n            out.append(str(e))\n    return x + 1, out",
+    "equal elements and keys": "def f(x):\n    one, yes = 1, True\n    return x + 1, {one, yes}, {yes, one}, {one: 2, yes: 3}, dict([(yes, 1), (one, 2)]), "
+    "{v for v in (one, yes)}, {v: v for v in (one, yes)}, {one} | {yes}, {yes}.union([one]), set([yes, one]), {**{one: 1}, **{yes: 2}}",
     "an entry replaced while a dict is walked": "def f(x):\n    d = dict(a=1, b=2, c=3)\n    for k, v in d.items():\n        d['c'] = v\n    return x + 1, d",
     "a key replaced while a dict is walked": "def f(x):\n    d, seen = dict(a=1, b=2), []\n    for k in d:\n        seen.append(k)\n"
     "        if k == 'a':\n            del d['b']\n            d['z'] = 1\n    return x + 1, seen",
@@ -76,6 +78,15 @@ FOUND: dict[str, str] = {
 @pytest.mark.parametrize("name", FOUND)
 def test_faults_that_generated_programs_found(name: str) -> None:
     assert (difference := check(f"import torch\nSCALE = 2\n{FOUND[name]}\n{INPUTS}")) is None, difference
+
+
+def test_a_view_of_a_leaf_that_autograd_refuses_to_change() -> None:
+    """The graph raised, for its fake was no view; and what the frame had set before was lost."""
+    text = (
+        "import torch\ndef make():\n    calls = 0\n    def f(x):\n        nonlocal calls\n        calls += 1\n        x.add_(1)\n    return f\nf = make()\n"
+        "def inputs(call):\n    return (torch.ones(call + 2, 3, requires_grad=True).reshape(-1)[:4],), {}"
+    )
+    assert (difference := check(text)) is None, difference
 
 
 UNREAD: dict[str, str] = {

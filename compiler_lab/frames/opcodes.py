@@ -336,7 +336,10 @@ def build_list(f: Frame, t: Tracer, i: Inst) -> None:
 
 @row("BUILD_SET")
 def build_set(f: Frame, t: Tracer, i: Inst) -> None:
-    f.push(SetValue({key_of(t, v): v for v in f.take(i.arg)}))
+    made = SetValue({})
+    for value in f.take(i.arg):
+        made.entries.setdefault(key_of(t, value), value)  # of equal elements the first stays
+    f.push(made)
 
 
 @row("BUILD_MAP")

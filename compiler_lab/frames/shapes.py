@@ -132,7 +132,8 @@ class Shapes:
     def dimensions(self, real: torch.Tensor, source: Source) -> tuple[list[bool], list[bool]]:
         """(which sizes, which strides) of an input are to be symbols; all False for most tensors of most programs."""
         marks = {i: dynamic for name, dynamic in SIZE_MARKS.items() for i in getattr(real, name, ())}
-        if isinstance(real, torch.nn.Parameter) and not marks:
+        watched = real.requires_grad and real._is_view()  # what autograd says of changing it depends on its base, which no fake of open size has
+        if (isinstance(real, torch.nn.Parameter) or watched) and not marks:
             return [], []
         if self.frozen:
             return [marks.get(i, False) for i in range(real.dim())], [False] * real.dim()
