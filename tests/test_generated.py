@@ -63,6 +63,8 @@ FOUND: dict[str, str] = {
     "a truth that is none": "class A:\n    def __init__(self, n): self.n = n\n    def __bool__(self): return self.n\n"
     "def f(x):\n    out = []\n    for n in (1, None, True):\n        try:\n            out.append(bool(A(n)))\n"
     "        except TypeError as e:\n            out.append(str(e))\n    return x + 1, out",
+    "a generator left by an exception": "def steps():\n    try:\n        yield 1\n    finally:\n        print('closed')\n"
+    "def f(x):\n    for i in steps():\n        try:\n            print('')\n            {}['no']\n        except KeyError:\n            del nothing",
     "equal elements and keys": "def f(x):\n    one, yes = 1, True\n    return x + 1, {one, yes}, {yes, one}, {one: 2, yes: 3}, dict([(yes, 1), (one, 2)]), "
     "{v for v in (one, yes)}, {v: v for v in (one, yes)}, {one} | {yes}, {yes}.union([one]), set([yes, one]), {**{one: 1}, **{yes: 2}}",
     "an entry replaced while a dict is walked": "def f(x):\n    d = dict(a=1, b=2, c=3)\n    for k, v in d.items():\n        d['c'] = v\n    return x + 1, d",

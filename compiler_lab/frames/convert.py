@@ -263,9 +263,10 @@ def _modes_aside() -> AbstractContextManager[Any]:
 
 def _let_go(error: BaseException | None, handled: BaseException | None) -> None:
     """The frames that ``error`` came through hold the program's values, and it is done with. ``handled`` is the program's own."""
-    while error is not None and error is not handled:
+    if error is not None and error is not handled and error.__traceback__ is not None:
         error.__traceback__ = None
-        error = error.__cause__ or error.__context__
+        _let_go(error.__cause__, handled)
+        _let_go(error.__context__, handled)
 
 
 @contextmanager

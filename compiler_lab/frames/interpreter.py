@@ -105,6 +105,7 @@ class Frame:
                     raised.settled = True
                     set_context(t, raised.exception)
                 self.unwind(raised)
+                raised.__traceback__ = None  # its frames hold the program's values, and it may be held by one of them
                 continue
             if done is not None:
                 return done
