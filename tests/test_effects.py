@@ -115,7 +115,8 @@ def compare(name: str, backend: str, calls: int = 3) -> None:
         assert run(compiled, args, others) == want, f"call {i}"
     stats = compiler_lab.stats()
     assert not stats["breaks"], stats
-    assert compiled._compiled_function.entries if not isinstance(compiled, nn.Module) else compiled._compiled.entries, "nothing was captured"
+    inner: Any = compiled._compiled if isinstance(compiled, nn.Module) else compiled._compiled_function
+    assert inner.entries, "nothing was captured"
 
 
 @pytest.mark.parametrize("name", CASES)
