@@ -49,7 +49,7 @@ def _node(t: Tracer, target: Callable[..., Any], *args: Any) -> fx.Node:
 
 def _leave(t: Tracer, target: Callable[..., Any], entered: fx.Node | None) -> None:
     """The node that ends a mode; where nothing was done in it, neither node is there."""
-    if entered is not None and entered is next(reversed(t.graph.nodes)):
+    if entered is not None and entered is next(iter(reversed(t.graph.nodes))):
         t.graph.erase_node(entered)
     else:
         _node(t, target, entered)
