@@ -29,7 +29,7 @@ from compiler_lab.core.fx import GraphArtifact
 from compiler_lab.core.options import Options
 from compiler_lab.core.provenance import Location
 from compiler_lab.lowering.lower import lower
-from compiler_lab.runtime import assembly, program, toolchain
+from compiler_lab.runtime import assembly, toolchain
 from compiler_lab.runtime.assembly import Span, compile_to_assembly, is_vector
 from compiler_lab.runtime.build import build, build_many, openmp_runtimes
 from compiler_lab.runtime.program import Program, vector_instructions
@@ -318,7 +318,7 @@ def test_flags_that_a_compiler_lacks_are_left_out_and_said_once(tmp_path: Path) 
 @pytest.fixture(params=["objdump", "compiler"])
 def code(request: pytest.FixtureRequest, built: Program, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[assembly.AssemblyLine, ...]]:
     if request.param == "compiler":
-        monkeypatch.setattr(program, "disassemble", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
+        monkeypatch.setattr(assembly, "disassemble", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
     elif shutil.which("objdump") is None:
         pytest.skip("objdump is not installed")
     fresh = Program(built.kernels, built.library, built.toolchain, built.call)
@@ -372,7 +372,7 @@ def test_items_have_parents_in_the_source(built: Program) -> None:
 
 
 def test_assembly_that_cannot_be_had_is_a_note(built: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "disassemble", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(assembly, "disassemble", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
     assert built.toolchain is not None
     gone = Program(built.kernels, built.library, dataclasses.replace(built.toolchain, path="/bin/false"), built.call)
     with pytest.raises(CodegenFailed, match="no assembly"):
