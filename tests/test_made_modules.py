@@ -230,6 +230,20 @@ def test_these_are_whole(name: str, tmp_path: Path) -> None:
             compiler_lab.reset()
 
 
+def test_modules_are_made_in_a_process_that_has_used_torch_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From then on ``nn.Module.__init__`` notes each new module in a dict by identity."""
+    from torch._dynamo import mutation_guard
+
+    plain = getattr(nn.Module, "___needs_generation_tag_patch", True)
+    monkeypatch.setattr(nn.Module, "__init__", nn.Module.__init__)
+    monkeypatch.setattr(nn.Module, "__setstate__", nn.Module.__setstate__)
+    monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", plain, raising=False)
+    mutation_guard.install_generation_tagging_init()
+    assert "mutation_guard" in nn.Module.__init__.__module__
+    for name in WHOLE:
+        test_these_are_whole(name, tmp_path)
+
+
 def test_a_signature_is_guarded() -> None:
     def one(a: Any) -> Any:
         return a

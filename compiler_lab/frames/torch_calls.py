@@ -151,6 +151,8 @@ def special(t: Tracer, real: types.FunctionType, args: Args, kwargs: Kwargs) -> 
     module = real.__module__ or ""
     if module == "torch._dynamo.decorators" and real.__name__ in ("graph_break", "skip_frame"):
         raise t.refuse("disabled", f"torch._dynamo.{real.__name__}()")
+    if module == "torch._dynamo.mutation_guard" and real.__name__ == "tag":
+        return NONE  # once torch.compile was used, each new module is noted for it; a module without the note is as good
     if getattr(real, "_dynamo_marked_constant", False):  # assume_constant_result: its user says that it is the same at each call
         return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
     if module == "torch._tensor" and args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, real.__name__, None) is real:
