@@ -86,20 +86,20 @@ def run_threads(targets: list[Callable[[], Any]]) -> None:
     assert not any(t.is_alive() for t in threads)
 
 
-def same(got: Any, want: Any) -> None:
-    """Equal in type and value, all the way down; tensors in all that a program can ask of them."""
+def same(got: Any, want: Any, **tolerance: Any) -> None:
+    """Equal in type and value, all the way down; tensors in all that a program can ask of them, within ``tolerance`` (rtol, atol)."""
     assert type(got) is type(want), (got, want)
     if isinstance(want, torch.Tensor):
-        torch.testing.assert_close(got, want, equal_nan=True, check_stride=want.layout is torch.strided)
+        torch.testing.assert_close(got, want, equal_nan=True, check_stride=want.layout is torch.strided, **tolerance)
         assert got.requires_grad == want.requires_grad
     elif isinstance(want, (tuple, list)):
         for a, b in zip(got, want, strict=True):
-            same(a, b)
+            same(a, b, **tolerance)
     elif isinstance(want, dict):
         assert list(got) == list(want)
         for key in want:
-            same(got[key], want[key])
+            same(got[key], want[key], **tolerance)
     elif dataclasses.is_dataclass(want):
-        same(vars(got), vars(want))
+        same(vars(got), vars(want), **tolerance)
     else:
         assert got == want or (isinstance(want, float) and math.isnan(want) and math.isnan(got)), (got, want)

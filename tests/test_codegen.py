@@ -52,9 +52,10 @@ def kernels_of(f: Callable[..., Any], *args: Tensor, fusion: bool = True) -> Ker
     return made
 
 
-def compare(f: Callable[..., Any], *args: Tensor, fusion: bool = True, exact: bool = False) -> Kernels:
-    """Built code against eager, twice (the second call uses the arena again): values, dtypes and strides."""
+def compare(f: Callable[..., Any], *args: Tensor, fusion: bool = True, exact: bool = False, empty: bool = False) -> Kernels:
+    """Built code against eager, twice (the second call uses the arena again): values, dtypes and strides. ``empty``: there is nothing to loop over."""
     kernels = kernels_of(f, *args, fusion=fusion)
+    assert kernels.kernels or empty, "aten would be compared with itself"
     program = build(kernels)
     expected = f(*args)
     expected = expected if isinstance(expected, tuple) else (expected,)
@@ -116,7 +117,6 @@ def flat_shapes(x: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("f", [row_shapes, column_shapes, flat_shapes])
 def test_shapes(f: Callable[[Tensor], tuple[Tensor, ...]], size: tuple[int, int]) -> None:
     x = torch.randn(size, generator=torch.Generator().manual_seed(size[1]))
-    f = f if size[0] > 1 and size[1] > 1 else lambda x, f=f: tuple(v for v in f(x) if not v.isnan().any())
     if size == (1, 1):
         f = lambda x: (torch.softmax(x, -1), x.sum(0), x.argmax(), x.amax(1), x.sum())
     compare(f, x)
@@ -260,9 +260,9 @@ def test_cat_is_cut_into_plain_loops() -> None:
 
 @pytest.mark.parametrize("size", [(0,), (0, 4), (4, 0), ()])
 def test_nothing_and_scalars(size: tuple[int, ...]) -> None:
-    compare(lambda x: (x + 1, x.sum(), (x > 0).all()), torch.randn(size))
+    compare(lambda x: (x + 1, x.sum(), (x > 0).all()), torch.randn(size), empty=0 in size)
     if size:
-        compare(lambda x: (x.sum(0), x.relu() * 2), torch.randn(size))
+        compare(lambda x: (x.sum(0), x.relu() * 2), torch.randn(size), empty=0 in size)
 
 
 # ---- every op, every dtype ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 from collections.abc import Callable
@@ -13,22 +14,10 @@ from torch import Tensor
 
 import compiler_lab
 
+from .conftest import same
+
 Outcome = tuple[Any, ...]
-
-
-def exact(got: Any, want: Any) -> None:
-    assert type(got) is type(want), (got, want)
-    if isinstance(want, Tensor):
-        assert got.dtype == want.dtype and got.stride() == want.stride() and got.requires_grad == want.requires_grad
-        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
-    elif isinstance(want, (tuple, list)):
-        assert len(got) == len(want)
-        for one, other in zip(got, want, strict=True):
-            exact(one, other)
-    elif isinstance(want, dict):
-        exact(list(got.items()), list(want.items()))
-    else:
-        assert got == want
+exact = functools.partial(same, rtol=0, atol=0)
 
 
 def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:

@@ -34,8 +34,8 @@ def base_of(cls: type[Any]) -> type[Any] | None:
     return next((base for base in BASES if issubclass(cls, base)), None)
 
 
-class HeldDict(DictValue):
-    """The items of an object that was made in the frame."""
+class Held:
+    """The items of an object, whose type is the object's; an existing one's ``source`` is the object's own."""
 
     owner: ContainerObject
 
@@ -43,27 +43,20 @@ class HeldDict(DictValue):
         return self.owner.cls
 
 
-class HeldList(SequenceValue):
-    owner: ContainerObject
-
-    def python_type(self) -> type[Any]:
-        return self.owner.cls
+class HeldDict(Held, DictValue):
+    """Of an object that was made in the frame."""
 
 
-class ExistingHeldDict(ExistingDict):
-    """The items of an object that existed before the frame; its ``source`` is the object's own."""
-
-    owner: ContainerObject
-
-    def python_type(self) -> type[Any]:
-        return self.owner.cls
+class HeldList(Held, SequenceValue):
+    """Of an object that was made in the frame."""
 
 
-class ExistingHeldList(ExistingList):
-    owner: ContainerObject
+class ExistingHeldDict(Held, ExistingDict):
+    """Of an object that existed before the frame."""
 
-    def python_type(self) -> type[Any]:
-        return self.owner.cls
+
+class ExistingHeldList(Held, ExistingList):
+    """Of an object that existed before the frame."""
 
 
 Inner = HeldDict | HeldList | ExistingHeldDict | ExistingHeldList
