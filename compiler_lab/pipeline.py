@@ -46,6 +46,7 @@ from .lowering.lower import lower
 from .observe.trace import Step, Trace
 from .runtime.autograd import bind
 from .runtime.build import build_many
+from .runtime.raising import in_order
 from .scheduling.artifact import Schedule
 from .scheduling.fusion import schedule
 
@@ -141,7 +142,8 @@ def aot_backend(graph: CapturedGraph, args: list[Tensor], run: Runner, steps: tu
     """Everything up to the partition; forward and backward are run by aten."""
     part = to_partition(graph, args, run, steps)
     backward = part.backward.module.forward if part.backward is not None else None
-    return bind(part.spec, len(part.saved), part.forward.module.forward, backward, part.tangents)
+    compiled = bind(part.spec, len(part.saved), part.forward.module.forward, backward, part.tangents)
+    return in_order(part.spec, part.forward, compiled, graph.module.forward)
 
 
 def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
@@ -157,7 +159,8 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
         run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
     backward = programs["backward"].call if "backward" in programs else None
-    return bind(part.spec, len(part.saved), programs["forward"].call, backward, part.tangents)
+    compiled = bind(part.spec, len(part.saved), programs["forward"].call, backward, part.tangents)
+    return in_order(part.spec, part.forward, compiled, graph.module.forward)
 
 
 def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:

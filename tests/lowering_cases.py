@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
+from compiler_lab.core import fakes
 from compiler_lab.core.fx import GraphArtifact
 from compiler_lab.lowering.lower import REASONS, lower
 from compiler_lab.lowering.program import LoopProgram
@@ -50,7 +51,7 @@ def op_of(name: str) -> torch._ops.OpOverload:
 
 @functools.cache
 def fake_mode() -> FakeTensorMode:
-    return FakeTensorMode()
+    return fakes.fake_mode()
 
 
 def fake(mode: FakeTensorMode, real: Tensor) -> Tensor:

@@ -32,11 +32,11 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
     return out, grads, args
 
 
-def whole(fn: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
+def whole(fn: Callable[..., Any], calls: list[tuple[Any, ...]], near: float = 0.0) -> None:
     """One graph for each call, and what eager gives."""
     for args in calls:
         compiled = compiler_lab.compile(fn, backend="eager", fullgraph=True)
-        exact(outcome(compiled, args), outcome(fn, args))
+        same(outcome(compiled, args), outcome(fn, args), rtol=near, atol=near)
 
 
 TABLES = [(2, 3), (3, 2), (4, 7), (5,), (1, 9), (0, 3), (3, 3)]
@@ -52,10 +52,11 @@ def table(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 def test_covariance_and_correlation(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     tables = [(table(shape, dtype),) for shape in TABLES]
-    whole(torch.cov, tables)
-    whole(lambda x: x.cov(correction=0), tables)
-    whole(lambda x: x.corrcoef(), tables)
-    whole(torch.corrcoef, [(torch.full((2, 3), 2.0),), (torch.tensor([1.0, float("nan"), 2.0]),), *tables])
+    near = 1e-6 if dtype.is_complex else 0.0  # a product with a conjugate that is written out is another call of BLAS
+    whole(torch.cov, tables, near)
+    whole(lambda x: x.cov(correction=0), tables, near)
+    whole(lambda x: x.corrcoef(), tables, near)
+    whole(torch.corrcoef, [(torch.full((2, 3), 2.0),), (torch.tensor([1.0, float("nan"), 2.0]),), *tables], near)
 
 
 def test_data_that_decides_stays_with_python() -> None:
