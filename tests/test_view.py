@@ -32,7 +32,7 @@ CATALOGUES: dict[str, tuple[tuple[str, ...], Any]] = {
     "functionalize": (("functionalize",), functionalize.REASONS),
     "passes": (("eliminate", "merge", "view", "fold"), passes.REASONS),
     "decompose": (("decompose",), decompose.REASONS),
-    "partition": (("save", "ban"), bans.REASONS),
+    "partition": (("save", "ban", "policy", "budget"), bans.REASONS),
     "lowering": (("lower",), lower.REASONS),
     "scheduling": (("fuse", "recompute", "drop", "keep", "reuse"), scheduling.REASONS),
     "codegen": (("parallel", "cut"), codegen.REASONS),

@@ -9,17 +9,21 @@ out: its rules by distance and chain length ("used far apart", "long fusible cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 
 import torch
 import torch.fx as fx
+from torch.utils.checkpoint import CheckpointPolicy
 
 from ..core.artifact import Decision
 from ..core.schema import is_random, is_view, nbytes, op_name, overload
 
 REASONS: dict[str, str] = {
     # saved
+    "must_save": "its checkpoint policy is MUST_SAVE",
+    "prefer_save": "its checkpoint policy is PREFER_SAVE",
+    "boundary": "a checkpointed region ends with it and the next one begins with it: it is saved between the two",
     "matmul": "a matrix product: doing it twice costs far more than reading it back",
     "convolution": "a convolution: doing it twice costs far more than reading it back",
     "attention": "attention: doing it twice costs far more than reading it back",
@@ -36,6 +40,14 @@ REASONS: dict[str, str] = {
     "view": "a view: it costs nothing to make again from what it is a view of",
     "constant": "made from no input: it costs nothing to make again",
     "cheaper": "computing it again from saved values costs fewer saved bytes than keeping it",
+    "must_recompute": "its checkpoint policy is MUST_RECOMPUTE",
+    "prefer_recompute": "its checkpoint policy is PREFER_RECOMPUTE, and computing it again keeps fewer bytes",
+    "budget": "the memory budget leaves no room for it, and computing it again costs least",
+    # the budget
+    "best": "no plan within the memory budget computes less again",
+    "bounded": "the search ended early: no plan within the memory budget computes less again than the bound",
+    # neither
+    "unread": "the backward reads neither it nor what only it leads to",
 }
 
 MATMUL = frozenset(
@@ -59,11 +71,15 @@ FUSIBLE = frozenset(
 
 @dataclass(frozen=True)
 class Split:
-    """Where nodes of a joint graph may stand: ``forward`` must run there; ``tangents`` depend on a tangent, so cannot."""
+    """Where nodes of a joint graph may stand: ``forward`` must run there; ``tangents`` depend on a tangent, so cannot.
+
+    ``policies``: what the program or the caller wants of a node (``policy.py``)."""
 
     stage: str
     forward: Set[fx.Node]
     tangents: Set[fx.Node]
+    policies: Mapping[fx.Node, CheckpointPolicy] = field(default_factory=dict[fx.Node, CheckpointPolicy])
+    boundaries: Set[fx.Node] = frozenset()  # ends of checkpointed regions that another one begins with
 
 
 def is_fusible(node: fx.Node) -> bool:
@@ -80,6 +96,18 @@ def can_fuse(producer: fx.Node, consumer: fx.Node) -> bool:
 def is_free(node: fx.Node) -> bool:
     """Costs nothing to make again: a view, an attribute, a constant that is made from nothing and not drawn at random."""
     return node.op == "get_attr" or is_view(node) or (node.op == "call_function" and not node.all_input_nodes and not is_random(node))
+
+
+def _must_save(node: fx.Node, split: Split) -> bool:
+    return split.policies.get(node) is CheckpointPolicy.MUST_SAVE and node not in split.boundaries
+
+
+def _boundary(node: fx.Node, split: Split) -> bool:
+    return node in split.boundaries
+
+
+def _prefer_save(node: fx.Node, split: Split) -> bool:
+    return split.policies.get(node) is CheckpointPolicy.PREFER_SAVE
 
 
 def _matmul(node: fx.Node, split: Split) -> bool:
@@ -121,12 +149,17 @@ def _reduction(node: fx.Node, split: Split) -> bool:
 
 
 Rule = Callable[[fx.Node, Split], bool]
+FIRM = frozenset({"must_save", "boundary", "random"})
+"""Bans that no memory budget lifts."""
 
 RULES: tuple[tuple[str, Rule], ...] = (
+    ("must_save", _must_save),
+    ("boundary", _boundary),
+    ("prefer_save", _prefer_save),
+    ("random", _random),
     ("matmul", _matmul),
     ("convolution", _convolution),
     ("attention", _attention),
-    ("random", _random),
     ("unfusible", _unfusible),
     ("materialized", _materialized),
     ("reduction", _reduction),
@@ -141,11 +174,13 @@ def is_tensors(value: object) -> bool:
 def ban(node: fx.Node, split: Split) -> Decision | None:
     """Why ``node`` may not be computed again, or None where it may.
 
-    Only operators that must run in the forward are banned: one that may run in the backward alone would not run twice there.
+    Only operators that must run in the forward are banned: one that may run in the backward alone would not run twice there. A policy
+    to recompute lifts every ban but the firm ones.
     """
     if node.op != "call_function" or node not in split.forward or is_free(node) or op_name(node) == "getitem" or not is_tensors(node.meta["val"]):
         return None
+    again = split.policies.get(node) in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
     for reason, rule in RULES:
-        if rule(node, split):
+        if (not again or reason in FIRM) and rule(node, split):
             return Decision("ban", (f"{split.stage}/{node.name}",), "refused", reason, {"bytes": nbytes(node.meta["val"])})
     return None

@@ -23,6 +23,7 @@ class Options:
 
     partitioner: Partitioner = "min_cut"
     cost_model: CostModel = "bytes"
+    activation_memory_budget: float = 1.0  # 1: what the minimum cut saves; 0: as little as can be, the rest is computed again; min_cut's
     decompositions: Decompositions = "inductor-like"
     fusion: bool = True
     max_fused_nodes: int = 64
@@ -54,6 +55,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "decompositions": get_args(Decompositions),
 }
 
+BETWEEN: dict[str, tuple[float, float]] = {"activation_memory_budget": (0.0, 1.0)}
+
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "reduce-overhead": {},
@@ -66,5 +69,9 @@ def _check_value(name: str, value: Any) -> None:
     default = getattr(Options, name)
     if name in CHOICES and value not in CHOICES[name]:
         raise UnknownOption(f"option {name!r} cannot be {value!r}", hint=f"one of: {', '.join(CHOICES[name])}")
+    if type(default) is float and type(value) is int:
+        value = float(value)
+    if name in BETWEEN and type(value) is float and not BETWEEN[name][0] <= value <= BETWEEN[name][1]:
+        raise UnknownOption(f"option {name!r} cannot be {value!r}", hint=f"a number from {BETWEEN[name][0]:g} to {BETWEEN[name][1]:g}")
     if type(value) is not type(default):
         raise UnknownOption(f"option {name!r} cannot be {value!r}", hint=f"a value of type {type(default).__name__}")

@@ -51,9 +51,19 @@ def mutates(node: fx.Node) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    """The operator draws from the generator: it may neither run twice, nor not at all, nor be merged with its like."""
+    """The operator draws from the generator: it may neither run twice, nor not at all, nor be merged with its like.
+
+    Attention is tagged so for its dropout: with a probability of 0 it draws nothing."""
     op = overload(node)
-    return op is not None and torch.Tag.nondeterministic_seeded in op.tags
+    return op is not None and torch.Tag.nondeterministic_seeded in op.tags and _argument(node, op, "dropout_p") != 0
+
+
+def _argument(node: fx.Node, op: torch._ops.OpOverload, name: str) -> Any:
+    """What is given for the parameter ``name``, or its default; None where there is no such parameter."""
+    for place, parameter in enumerate(op._schema.arguments):
+        if parameter.name == name:
+            return node.args[place] if place < len(node.args) else node.kwargs.get(name, parameter.default_value)
+    return None
 
 
 def has_effect(node: fx.Node) -> bool:
