@@ -23,7 +23,7 @@ from compiler_lab.graph.passes import eliminate_common_subexpressions, eliminate
 from compiler_lab.runtime.autograd import bind
 
 from .conftest import run_threads
-from .test_partition import joint_of, programs, rand
+from .partition_programs import joint_of, programs, rand
 
 DEFAULT = Options(partitioner="default")
 EVERY = pytest.mark.parametrize("options", [Options(), DEFAULT], ids=["min_cut", "default"])

@@ -19,7 +19,7 @@ from compiler_lab.core.provenance import parents_of, stack_of
 from compiler_lab.frames.ir import CapturedGraph, Source
 from compiler_lab.graph.passes import REASONS, eliminate_common_subexpressions, eliminate_dead_code, fold_constants, simplify_views
 
-from .test_partition import HERE, joint_of, programs, rand
+from .partition_programs import HERE, joint_of, programs, rand
 
 aten = torch.ops.aten
 G = TypeVar("G", bound=GraphArtifact)
