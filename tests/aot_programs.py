@@ -17,7 +17,7 @@ import torch.fx as fx
 import torch.nn.functional as F
 from torch import Tensor
 
-from compiler_lab.aot.ir import JointGraph
+from compiler_lab.aot.ir import JointGraph, JointSpec
 from compiler_lab.aot.tracer import laid_out_alike
 from compiler_lab.core.provenance import Location, is_library
 
@@ -99,13 +99,26 @@ def eager(program: Program, args: Sequence[Tensor], graph: JointGraph, seed: int
     torch.manual_seed(seed)
     outputs = program(*inputs)
     outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-    of = [outputs[i] for i in graph.spec.tangents]
+    of = memory_of(graph.spec, outputs)
     wanted = [i for i, a in enumerate(inputs) if a.requires_grad]
     found = torch.autograd.grad(of, [inputs[i] for i in wanted], tangents_of(graph), allow_unused=True) if of else [None] * len(wanted)
     gradients: list[Tensor | None] = [None] * len(inputs)
     for i, g in zip(wanted, found, strict=True):
         gradients[i] = g
     return Result(outputs, gradients, [a.detach() for a in inputs])
+
+
+def memory_of(spec: JointSpec, outputs: Sequence[Any]) -> list[Any]:
+    """The program's tensors that the tangents are of; hidden ones are what a view among the outputs is a view of."""
+    seen = {i: outputs[i] for i in spec.tangents if i < spec.visible}
+    for i, out in enumerate(spec.outputs):
+        if out.kind == "view":
+            kind, at = spec.views[out.base].source
+            while kind == "step":
+                kind, at = spec.views[at].source
+            if kind == "output" and at >= spec.visible and outputs[i].requires_grad:
+                seen[at] = outputs[i]._base
+    return [seen[i] for i in spec.tangents]
 
 
 def execute(graph: JointGraph, args: Sequence[Tensor], seed: int = 0) -> Result:
@@ -118,12 +131,14 @@ def execute(graph: JointGraph, args: Sequence[Tensor], seed: int = 0) -> Result:
         for i, update in zip(spec.mutations, returned, strict=False):
             inputs[i].copy_(update)
     values = returned[len(spec.mutations) : spec.forward_outputs]
+    views: list[Any] = []
+    for step in spec.views:
+        kind, index = step.source
+        views.append(step.op({"input": inputs, "output": values, "step": views}[kind][index], *step.args, **step.kwargs))
     outputs: list[Any] = []
-    for value, s in zip(values, spec.outputs, strict=True):
-        base = inputs[s.base] if s.kind in ("input", "view") else None
-        if s.kind == "view" and base is not None:
-            base = base.as_strided(s.size, s.stride, base.storage_offset() + s.offset)
-        outputs.append({"tensor": value, "constant": s.constant, "same": outputs[s.base] if s.kind == "same" else None}.get(s.kind, base))
+    for value, s in zip(values[: spec.visible], spec.outputs, strict=False):
+        made: dict[str, Sequence[Any]] = {"input": inputs, "view": views, "same": outputs}
+        outputs.append(value if s.kind == "tensor" else s.constant if s.kind == "constant" else made[s.kind][s.base])
     return Result(outputs, returned[spec.forward_outputs :], inputs)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from compiler_lab.aot.functionalize import functionalize
-from compiler_lab.aot.ir import JointSpec, OutputSpec
+from compiler_lab.aot.ir import JointSpec, OutputSpec, ViewStep
 from compiler_lab.aot.joint import joint
 from compiler_lab.aot.partition import partition
 from compiler_lab.core.options import Options
@@ -355,12 +355,14 @@ def test_aliases_and_constants_are_put_together_at_the_call() -> None:
     outputs = (
         OutputSpec("tensor", True),
         OutputSpec("input", True, 0),
-        OutputSpec("view", True, 0, (2,), (2,), 1),
+        OutputSpec("view", True, 0),
         OutputSpec("same", True, 0),
         OutputSpec("constant", constant=7),
-        OutputSpec("view", False, 0, (4,), (1,), 0),
+        OutputSpec("view", False, 1),
     )
-    spec = JointSpec(1, outputs, (), (True,), (0,))
+    slice_, detach = torch.ops.aten.slice.Tensor, torch.ops.aten.detach.default
+    views = (ViewStep(slice_, ("input", 0), (0, 1, 9, 2)), ViewStep(detach, ("input", 0)))
+    spec = JointSpec(1, outputs, (), (True,), (0,), views=views)
     call = bind(spec, 0, lambda a: (a * 2, None, None, None, None, None), lambda t: (t * 2,))
     (whole,) = leaves(rand(6))
     a = whole[2:]  # the same graph serves a base anywhere in its storage

@@ -8,7 +8,7 @@ How: autograd numbers its nodes as it makes them, so the numbers made while a to
 backward, the autograd node being evaluated is asked for its number.
 PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out:
 symbolic sizes, tensor subclasses, programs partly in inference mode, mutation of inputs that require grad or that other inputs
-alias, outputs that alias each other.
+alias. What each output is, is found in ``outputs.py``.
 """
 
 from __future__ import annotations
@@ -32,15 +32,13 @@ from ..core.fx import GraphArtifact, target_name
 from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
 from .fake import is_dense
-from .ir import JointGraph, JointSpec, OutputSpec
+from .ir import JointGraph, JointSpec
+from .outputs import OUTPUT_REASONS, Outputs, places_of
 from .tracer import Tracer, storage_of
 
 REASONS = {
     "written": "the program writes to this input, or to a view of it: the new value is returned and copied back",
-    "returned": "the program returns this input itself",
-    "view-of-input": "the program returns a view of this input: it is made again from the input, at run time",
-    "same-object": "the program returns the same tensor twice",
-    "plain-value": "the program returns a plain value",
+    **OUTPUT_REASONS,
     "no-grad-mode": "grad mode is off: nothing is differentiated",
     "nothing-requires-grad": "no output requires grad",
     "unused": "the outputs do not depend on this input: it has no gradient",
@@ -172,7 +170,8 @@ class _Joint:
         for i, p in enumerate(self.primals):
             by_storage.setdefault(storage_of(p.tensor), []).append(i)
         mutations = self.mutations(by_storage)
-        specs = output_specs(self, outputs, by_storage, output)
+        found = Outputs(self.tracer, [p.tensor for p in self.primals], outputs, places_of(output, len(outputs)), self.decide, self.unsupported)
+        specs, outputs = found.specs, found.values
         tangents = tuple(i for i, s in enumerate(specs) if s.kind == "tensor" and s.requires_grad)
         gradients = self.backward([outputs[i] for i in tangents], output) if tangents else [None] * len(self.primals)
         node = self.tracer.node
@@ -185,7 +184,8 @@ class _Joint:
         needs_grad = tuple(g is not None for g in gradients)
         if not tangents:
             self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
-        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference)
+        views, hidden = tuple(found.steps), found.hidden
+        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference, views, hidden)
         return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
 
     def forward(self) -> list[Any]:
@@ -331,47 +331,3 @@ class Owners:
         for handle in self.handles:
             handle.remove()
         self.of.clear()
-
-
-def output_specs(trace: _Joint, outputs: Sequence[Any], by_storage: dict[Any, list[int]], output: fx.Node) -> list[OutputSpec]:
-    """What each output is: an input, a view of one, another output, a plain value, or fresh memory."""
-    specs: list[OutputSpec] = []
-    args = output.args[0]
-    nodes = list(args) if isinstance(args, (tuple, list)) else [args] * len(outputs)
-    first: dict[int, int] = {}
-    fresh: dict[Any, int] = {}
-    for i, (value, place) in enumerate(zip(outputs, nodes, strict=True)):
-        place = place if isinstance(place, fx.Node) else output
-        if not isinstance(value, Tensor):
-            trace.decide("output", place, "constant", "plain-value", number=i)
-            specs.append(OutputSpec("constant", constant=value))
-        elif value.layout != torch.strided:
-            raise trace.unsupported(place, "an output is not strided", "output-layout")
-        elif id(value) in first:
-            trace.decide("output", place, "same", "same-object", number=i, base=first[id(value)])
-            specs.append(OutputSpec("same", value.requires_grad, first[id(value)]))
-        elif (storage := storage_of(value)) in by_storage:
-            specs.append(_alias(trace, i, value, place, by_storage[storage]))
-        else:
-            if storage in fresh:
-                why = f"outputs {fresh[storage]} and {i} would no longer see each other's later changes"
-                raise trace.unsupported(place, "two outputs share memory", "outputs-alias", why)
-            if (value.requires_grad and value.grad_fn is None) or any(storage == storage_of(c) for c in trace.tracer.constants()):
-                raise trace.unsupported(place, "an output is a leaf made inside the graph, or a constant of it", "leaf-output")
-            fresh[storage] = i
-            specs.append(OutputSpec("tensor", value.requires_grad))
-        first.setdefault(id(value), i)
-    return specs
-
-
-def _alias(trace: _Joint, number: int, value: Tensor, place: fx.Node, inputs: Sequence[int]) -> OutputSpec:
-    for i in inputs:
-        if value is trace.primals[i].tensor:
-            trace.decide("output", place, "input", "returned", number=number, base=i)
-            return OutputSpec("input", value.requires_grad, i)
-    base = trace.primals[inputs[0]].tensor
-    if value.dtype != base.dtype or value.is_conj() or value.is_neg():
-        raise trace.unsupported(place, "an output is a view of an input under another dtype", "view-dtype")
-    trace.decide("output", place, "view", "view-of-input", number=number, base=inputs[0])
-    offset = int(value.storage_offset()) - int(base.storage_offset())
-    return OutputSpec("view", value.requires_grad, inputs[0], tuple(value.shape), tuple(value.stride()), offset)

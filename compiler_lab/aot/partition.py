@@ -75,7 +75,7 @@ class Partition(Artifact):
         lines = ["forward:", *("  " + line for line in self.forward.text().split("\n"))]
         if self.backward is not None:
             lines += ["backward:", *("  " + line for line in self.backward.text().split("\n"))]
-        return "\n".join([*lines, f"saved: {listed(self.saved)}", f"recomputed: {listed(self.recomputed)}"])
+        return "\n".join(filter(None, [*lines, f"saved: {listed(self.saved)}", f"recomputed: {listed(self.recomputed)}", self.spec.text()]))
 
     def items(self) -> tuple[Item, ...]:
         return self.forward.items() + (self.backward.items() if self.backward is not None else ())
@@ -83,6 +83,7 @@ class Partition(Artifact):
     def check(self) -> None:
         """Both graphs are well formed, keep the calling convention, and hold the joint graph's operators on its operands."""
         self.forward.check()
+        self.spec.check(self.stage)
         names = {n.name for n in self.forward.graph.nodes}
         _require([p.name for p in self.forward.placeholders], [p.name for p in self.joint.placeholders[: self.spec.primals]], "forward inputs")
         if missing := [s for s in self.saved if s not in names]:

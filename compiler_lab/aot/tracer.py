@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Any
@@ -84,6 +85,19 @@ UNMODELLED = frozenset(
 """Operators that change what memory a tensor stands on: no value semantics exists for them."""
 
 
+@dataclass(frozen=True, eq=False)
+class View:
+    """How a tensor came to stand on another's memory: ``op(source, *args, **kwargs)`` in this grad mode; ``getitem`` takes one of several.
+
+    The source is the view that it was then, or the tensor that is no view."""
+
+    op: Any
+    source: View | Tensor
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    grad_enabled: bool
+
+
 class Tracer(TorchDispatchMode):
     """Records into ``graph``. ``origin`` is the provenance (parents, stack) that new nodes get; ``table`` opens operators."""
 
@@ -96,6 +110,7 @@ class Tracer(TorchDispatchMode):
         self.attributes: dict[str, Tensor] = {}
         self.origin: Callable[[], tuple[tuple[str, ...], Stack]] = lambda: ((), ())
         self.written: set[Any] = set()  # storages that a recorded operator wrote to
+        self.views: dict[int, View] = {}  # by id of the tensor
         self._nodes: dict[int, fx.Node] = {}
         self._constants: dict[int, Tensor] = {}
         self._alive: list[Tensor] = []
@@ -186,12 +201,14 @@ class Tracer(TorchDispatchMode):
         if func is aten.detach.default:
             out = self.snapshot(args[0])
             self.bind(out, self.node(args[0]))
+            self._note_view(func, args, kwargs, out)
             return out
         if func is not aten.lift_fresh.default:
             args, kwargs = self._fake(tuple(args)), self._fake(kwargs)
         out = self.fakes.run(func, types, args, kwargs)
         if func in SAME_VALUE:
             self.bind(out, self.node(args[0]))
+            self._note_view(func, args, kwargs, out)
             return out
         if func in LAYOUTS:
             with self.fake_mode:
@@ -202,6 +219,8 @@ class Tracer(TorchDispatchMode):
         node = self.graph.create_node("call_function", target, self._lower(args), self._lower(kwargs), name=target._opname)
         self._note_writes(target, args, kwargs)
         self._bind(node, out)
+        if _gives_views(target):
+            self._note_view(target, args, kwargs, out)
         return out
 
     def _bind(self, node: fx.Node, out: Any) -> None:
@@ -243,6 +262,17 @@ class Tracer(TorchDispatchMode):
             return
         for tensor in written_args(target, args, kwargs):
             self.written.add(storage_of(tensor))
+
+    def _note_view(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
+        """Remembers how ``out`` was made; what changes its own shape in place is a view of what it was, or stays no view."""
+        source: View | Tensor = self.views.get(id(args[0])) or args[0]
+        if source is out:
+            return
+        made = View(target, source, tuple(args[1:]), kwargs, torch.is_grad_enabled())
+        if isinstance(out, Tensor):
+            self.views[id(out)] = made
+        else:
+            self.views.update((id(o), View(operator.getitem, made, (i,), {}, made.grad_enabled)) for i, o in enumerate(out))
 
     # -- the end ----------------------------------------------------------------------------------------------------------
 
@@ -296,6 +326,13 @@ def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
 def storage_length(value: Tensor) -> int:
     """Elements from the first to past the last one."""
     return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) if value.numel() else 0
+
+
+@cache
+def _gives_views(op: OpOverload) -> bool:
+    """An operator of torch's own whose results are views of its first argument. A library's may be anything: its result is taken as it is."""
+    schema = op._schema
+    return op.namespace == "aten" and not schema.is_mutable and any(r.alias_info is not None for r in schema.returns)
 
 
 @cache

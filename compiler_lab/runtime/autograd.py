@@ -14,12 +14,13 @@ reached), overwritten inputs that require grad (refused when traced), tensor sub
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..aot.ir import JointSpec, OutputSpec
+from ..aot.ir import JointSpec, OutputSpec, ViewStep
 
 Flat = Callable[..., Sequence[Any]]
 
@@ -100,7 +101,69 @@ def _with_write_back(spec: JointSpec, function: Flat) -> Flat:
 def _inference(spec: JointSpec, forward: Flat) -> Callable[..., tuple[Any, ...]]:
     """The forward alone: primals -> one value per output (None where ``_finisher`` puts it together)."""
     run, first, last = _aten_only(_with_write_back(spec, forward)), len(spec.mutations), spec.forward_outputs
-    return lambda *primals: tuple(run(*primals)[first:last])
+    memory: _Memory | None = UNSEEN
+
+    def infer(*primals: Any) -> tuple[Any, ...]:
+        nonlocal memory
+        outputs = tuple(run(*primals)[first:last])
+        if memory is UNSEEN and not torch.is_inference_mode_enabled():  # there nothing is a view
+            memory = _memory(spec, outputs, ())
+        return outputs if memory is None else tuple(memory.own(outputs))
+
+    return infer
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What is to be done so that the graph's results are to autograd what the program's own are; the same at every call.
+
+    tensors: outputs that the compiled code gives as views of its own memory; a caller may detach them or change them in place all the same.
+    views: outputs that the program's own function gave as views.
+    kept: (saved value, output, size, stride, offset from the output's): values on an output's memory, kept as the output, whose version tells of
+    changes in place, and made from it again in the backward. A value that refers to an output would keep it, and so itself, alive.
+    """
+
+    tensors: tuple[int, ...]
+    views: tuple[int, ...]
+    kept: tuple[tuple[int, int, Sequence[int], Sequence[int], int], ...]
+
+    def own(self, outputs: Sequence[Any]) -> list[Any]:
+        results = list(outputs)
+        for i in self.tensors:
+            results[i] = results[i].data
+        for i in self.views:
+            results[i] = results[i].view_as(results[i])
+        return results
+
+    def through_outputs(self, saved: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        result = list(saved)
+        for j, i, *_ in self.kept:
+            result[j] = outputs[i]
+        return result
+
+    def back(self, saved: Sequence[Any]) -> list[Any]:
+        result = list(saved)
+        for j, _, size, stride, offset in self.kept:
+            result[j] = result[j].as_strided(size, stride, result[j].storage_offset() + offset)
+        return result
+
+
+UNSEEN = _Memory((), (), ())
+"""Before the first call."""
+
+
+def _memory(spec: JointSpec, outputs: Sequence[Any], saved: Sequence[Any]) -> _Memory | None:
+    """None where there is nothing to do."""
+    places = [(i, out.is_view) for i, out in enumerate(spec.outputs) if out.kind == "tensor"]
+    tensors = tuple(i for i, view in places if not view and outputs[i]._is_view())
+    views = tuple(i for i, view in places if view and not outputs[i]._is_view())
+    storage: dict[int, int] = {outputs[i].untyped_storage()._cdata: i for i, view in places if not view}
+    kept: list[tuple[int, int, Sequence[int], Sequence[int], int]] = []
+    for j, value in enumerate(saved):
+        i = storage.get(value.untyped_storage()._cdata)
+        if i is not None and (value is not outputs[i] or i in tensors):
+            kept.append((j, i, tuple(value.shape), value.stride(), value.storage_offset() - outputs[i].storage_offset()))
+    return _Memory(tensors, views, tuple(kept)) if tensors or views or kept else None
 
 
 # -------------------------------------------------------------------------------------------------------------- outputs
@@ -108,13 +171,6 @@ def _inference(spec: JointSpec, forward: Flat) -> Callable[..., tuple[Any, ...]]
 
 def _input(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
     return primals[out.base]
-
-
-def _view(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
-    base = primals[out.base]
-    if base.requires_grad and not out.requires_grad:
-        base = base.detach()
-    return base.as_strided(out.size, out.stride, base.storage_offset() + out.offset)
 
 
 def _same(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -125,23 +181,38 @@ def _constant(out: OutputSpec, primals: Sequence[Any], results: Sequence[Any]) -
     return out.constant
 
 
-MADE: dict[str, Callable[[OutputSpec, Sequence[Any], Sequence[Any]], Any]] = {"input": _input, "view": _view, "same": _same, "constant": _constant}
-"""How an output that the graph does not return is put together, given the primals and the outputs before it."""
+MADE: dict[str, Callable[[OutputSpec, Sequence[Any], Sequence[Any]], Any]] = {"input": _input, "same": _same, "constant": _constant}
+"""How an output that the graph does not return and that is no view is put together, given the primals and the outputs before it."""
 
 
 def _finisher(spec: JointSpec) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
-    """Fills the places of outputs that are no graph outputs; None where there is no such place."""
-    places = tuple((i, out, MADE[out.kind]) for i, out in enumerate(spec.outputs) if out.kind != "tensor")
-    if not places:
+    """Makes the views, fills the places of outputs that are no graph outputs, leaves out the hidden ones; None where there is nothing to do."""
+    if all(out.kind == "tensor" for out in spec.outputs) and not spec.hidden:
         return None
+    steps = tuple(_step(step, spec) for step in spec.views)
+    views = tuple((i, out.base) for i, out in enumerate(spec.outputs) if out.kind == "view")
+    places = tuple((i, out, MADE[out.kind]) for i, out in enumerate(spec.outputs) if out.kind in MADE)
+    visible = spec.visible
 
     def finish(primals: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-        results = list(outputs)
+        results, made = list(outputs), list[Any]()
+        for step in steps:
+            made.append(step(primals, outputs, made))
+        for i, step in views:
+            results[i] = made[step]
         for i, out, make in places:
             results[i] = make(out, primals, results)
-        return tuple(results)
+        return tuple(results[:visible])
 
     return finish
+
+
+def _step(step: ViewStep, spec: JointSpec) -> Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]:
+    """A view operator as a function of inputs, outputs and the views before it; in the caller's grad mode where the program kept to that."""
+    (kind, index), op, args, kwargs = step.source, step.op, step.args, step.kwargs
+    place = {"input": 0, "output": 1, "step": 2}[kind]
+    run: Callable[..., Any] = lambda *given: op(given[place][index], *args, **kwargs)
+    return run if step.grad_enabled and spec.grad_enabled else torch.set_grad_enabled(step.grad_enabled)(run)
 
 
 # ------------------------------------------------------------------------------------------------------------- backward
@@ -154,6 +225,7 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
     tangent_outputs = spec.tangents
     constant = tuple(i for i, out in enumerate(spec.outputs) if out.kind == "tensor" and i not in spec.tangents)
     expected = [_Layout(t) for t in tangents]
+    memory: _Memory | None = UNSEEN
     with_autocast_off = torch._C._DisableAutocast
 
     class CompiledFunction(torch.autograd.Function):
@@ -164,21 +236,27 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
                     results = run_forward(*primals)
             else:
                 results = run_forward(*primals)
-            outputs = tuple(results[first:last])
-            ctx.save_for_backward(*results[last : last + n_saved])
+            nonlocal memory
+            outputs, saved = results[first:last], results[last : last + n_saved]
+            if memory is UNSEEN:
+                memory = _memory(spec, outputs, saved)
+            if memory is not None:
+                outputs = memory.own(outputs)
+                saved = memory.through_outputs(saved, outputs)
+            ctx.save_for_backward(*saved)
             ctx.set_materialize_grads(False)
             if constant:
                 ctx.mark_non_differentiable(*[outputs[i] for i in constant])
             if not expected:  # the same at every call: the graph is made for fixed sizes
                 expected[:] = [_Layout(outputs[i]) for i in tangent_outputs]
-            return outputs
+            return tuple(outputs)
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             given = [grads[i] for i in tangent_outputs]
             if all(g is None for g in given):
                 return (None,) * len(needs)
-            saved = ctx.saved_tensors
+            saved = ctx.saved_tensors if memory is None else memory.back(ctx.saved_tensors)
             gradients = run_backward(*saved, *[layout.of(g) for layout, g in zip(expected, given, strict=True)])
             if ctx.needs_input_grad != needs:
                 gradients = [g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad, strict=True)]
