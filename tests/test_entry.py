@@ -33,11 +33,12 @@ from compiler_lab.core.provenance import Location
 from compiler_lab.frames.assemble import assemble, bytecode_text
 from compiler_lab.frames.attempts import interpret, interpret_piece
 from compiler_lab.frames.convert import Stats
-from compiler_lab.frames.entry import CompiledFunction, compile_function, signature, worth_capturing
+from compiler_lab.frames.entry import CompiledFunction, compile_function, worth_capturing
 from compiler_lab.frames.frame import FrameInput
 from compiler_lab.frames.hook import entry_count, surface
 from compiler_lab.frames.ir import CapturedGraph, Recipe, Source, Specialization
 from compiler_lab.frames.module import OptimizedModule, compile_module
+from compiler_lab.frames.signature import signature
 
 from .conftest import run_threads
 
@@ -1087,7 +1088,7 @@ def test_signatures_tell_calls_apart() -> None:
         nn.Linear(1, 1).eval(),
         object(),
     ]
-    seen = [signature(v) for v in values]
+    seen = [signature({"x": v}) for v in values]
     assert len(set(seen)) == len(seen)
     assert signature({"<globals>": 1, "x": X}) == signature({"<globals>": 2, "x": torch.zeros(2, 3)})
 

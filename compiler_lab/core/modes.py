@@ -16,8 +16,11 @@ from typing import Any
 import torch
 import torch.fx as fx
 import torch.fx.node
+from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 from torch.amp.autocast_mode import _enter_autocast as enter_autocast  # pyright: ignore[reportPrivateUsage]
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast  # pyright: ignore[reportPrivateUsage]
+from torch.autograd import forward_ad
+from torch.jit._trace import is_tracing
 
 DEVICES = ("cpu", "cuda")  # whose autocast is followed
 
@@ -49,6 +52,18 @@ SETTERS = (torch._C._set_grad_enabled, enter_autocast, exit_autocast, enter_infe
 
 def sets_mode(graph: fx.Graph) -> bool:
     return any(n.target in SETTERS for n in graph.nodes if n.op == "call_function")
+
+
+def active_modes() -> tuple[str, ...]:
+    """What is on that changes the meaning of every operation, in words."""
+    found = {
+        "a torch function mode": torch._C._len_torch_function_stack() > 0,
+        "a dispatch mode": torch._C._len_torch_dispatch_stack() > 0,
+        "a functorch transform": functorch.peek_interpreter_stack() is not None,
+        "forward-mode differentiation": forward_ad._current_level >= 0,  # pyright: ignore[reportPrivateUsage]
+        "jit tracing": is_tracing(),
+    }
+    return tuple(what for what, on in found.items() if on)
 
 
 @contextmanager

@@ -16,11 +16,7 @@ from contextlib import contextmanager, suppress
 from types import CodeType
 from typing import Any, TypeVar
 
-import torch
-from torch._C import _functorch as functorch  # type: ignore[attr-defined]
-from torch.jit._trace import is_tracing
-
-from ..core.modes import outside_inference
+from ..core.modes import active_modes, outside_inference
 from ..core.provenance import Location, Stack
 from .frame import FrameInput
 from .interpreter import Frame, Interpreter
@@ -226,12 +222,5 @@ def check_modes(code: CodeType, definition: Stack) -> None:
     """Refuse to capture under what changes the meaning of every operation, and frames that are no plain calls."""
     if code.co_flags & (0x20 | 0x80 | 0x100 | 0x200):
         raise CaptureUnsupported("generator", code.co_name, definition)
-    active = {
-        "a torch function mode": torch._C._len_torch_function_stack() > 0,
-        "a dispatch mode": torch._C._len_torch_dispatch_stack() > 0,
-        "a functorch transform": functorch.peek_interpreter_stack() is not None,
-        "jit tracing": is_tracing(),
-    }
-    for what, on in active.items():
-        if on:
-            raise CaptureUnsupported("mode", what, definition)
+    for what in active_modes():
+        raise CaptureUnsupported("mode", what, definition)

@@ -33,6 +33,7 @@ from .guards import GLOBALS
 from .hook import Answer, FrameHook, GuardRoot, frame_hook
 from .ir import Break
 from .recompiles import Recompile
+from .signature import signature
 from .wrapper import FILE, Pair, hot_function
 
 GENERATORS = 0x20 | 0x80 | 0x200  # generator, coroutine, async generator
@@ -298,21 +299,6 @@ def _generator(code: CodeType) -> Break:
     return Break(
         "generator", f"{code.co_qualname} is a generator or coroutine: its frame stays suspended between values", "", stack, "compile the functions it calls"
     )
-
-
-def signature(value: Any, depth: int = 4) -> Any:
-    """What tells calls apart for which capture has failed: kinds, shapes and plain values; hashable, and keeps nothing alive."""
-    if isinstance(value, torch.Tensor):
-        return (type(value).__qualname__, value.dtype, str(value.device), value.requires_grad, tuple(value.shape))
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return (type(value).__qualname__, value)
-    if isinstance(value, torch.nn.Module):
-        return (type(value).__qualname__, value.training)
-    if depth and isinstance(value, (list, tuple)):
-        return (type(value).__qualname__, len(value), *(signature(v, depth - 1) for v in value[:16]))
-    if depth and isinstance(value, dict):
-        return (type(value).__qualname__, len(value), *((str(k), signature(v, depth - 1)) for k, v in list(value.items())[:16] if k != GLOBALS))
-    return type(value).__qualname__
 
 
 def _plain_function(fn: Any) -> tuple[FunctionType, Any]:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from torch.autograd import forward_ad
+
 from ..core.artifact import Item
 from .guard_nodes import Access, Node, Relation, gained, nodes_of, overlap
 from .hook import GuardRoot
@@ -90,6 +92,7 @@ class _Clock:
 def _global_state(root: GuardRoot, relation: Relation) -> None:
     root.leaf(root.manager, "torch_function_mode_stack", [], text="")
     root.leaf(root.manager, "default_device", text="")
+    root.leaf(_follow(root, (("globals_dict", vars(forward_ad)), ("dict_getitem", "_current_level"))), "equals_match", -1, text="")
     root.global_state("")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..core.provenance import Stack
 from .failure import Failure
@@ -150,7 +151,12 @@ def state_changes(facts: dict[str, Any]) -> list[str]:
     from torch.overrides import _get_current_function_mode_stack
     from torch.utils import _device
 
-    now = {"modes": [type(m) for m in _get_current_function_mode_stack()], "device": _device.CURRENT_DEVICE, "inference": torch.is_inference_mode_enabled()}
-    words = {"modes": "torch function modes", "device": "the default device", "inference": "inference mode"}
+    now = {
+        "modes": [type(m) for m in _get_current_function_mode_stack()],
+        "device": _device.CURRENT_DEVICE,
+        "level": forward_ad._current_level,
+        "inference": torch.is_inference_mode_enabled(),
+    }
+    words = {"modes": "torch function modes", "device": "the default device", "level": "level of forward-mode differentiation", "inference": "inference mode"}
     changed = [] if facts["state"].check() else [f"another {facts['state'].reason().strip() or 'state'}"]
     return changed + [f"other {words[k]}" for k in now if k in facts and now[k] != facts[k]]

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, overload
 
 import torch
+from torch.autograd import forward_ad
 
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Unsupported
@@ -284,7 +285,10 @@ class _Build:
         modes = list(_get_current_function_mode_stack())
         self.root.leaf(self.root.manager, "torch_function_mode_stack", modes, text=text)
         self.root.leaf(self.root.manager, "default_device", text=text)
-        return {"state": self.root.global_state(text), "modes": [type(m) for m in modes], "device": _device.CURRENT_DEVICE}
+        module = self.root.step(self.root.manager, "globals_dict", vars(forward_ad), "torch.autograd.forward_ad")
+        level = forward_ad._current_level  # the C++ guard made for it costs five times as much
+        self.root.leaf(self.root.step(module, "dict_getitem", "_current_level", "level"), "equals_match", level, text=text)
+        return {"state": self.root.global_state(text), "modes": [type(m) for m in modes], "device": _device.CURRENT_DEVICE, "level": level}
 
     def _inference(self, facts: dict[str, Any]) -> None:
         """Inference mode changes the dispatch keys that tensor guards compare; without one it is asked for."""

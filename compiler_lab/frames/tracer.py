@@ -75,6 +75,7 @@ class Tracer:
         self.by_fake: dict[int, TensorValue] = {}
         self.known: dict[int, Value] = {}  # existing objects that can be changed, by id: one value however often they are reached
         self.changed: dict[int, tuple[Value | Cell | Scope, Stack]] = {}  # by id of the value, in order of the first change
+        self.changes = 0  # how often something that existed was changed
         self.cells: dict[int, Cell] = {}  # existing ones, by id
         self.classes: dict[type, dict[str, Value]] = {}  # class attributes that the frame has set
         self.scopes: dict[int, Scope] = {}
@@ -178,6 +179,7 @@ class Tracer:
         """Something that existed before the frame is changed: the effect is made after the graph has run."""
         if self.subgraphs:
             self.subgraphs[-1].changing(value)
+        self.changes += 1
         if id(value) not in self.changed:
             self.changed[id(value)] = (value, self.stack())
 

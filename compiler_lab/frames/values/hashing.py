@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .base import Args, Constant, Kwargs, NotConstant, Raised, Value
@@ -45,7 +46,17 @@ class UserKey:
     def _asked(self, other: object) -> bool:
         from .operators import compare
 
-        return compare(self.t, "==", self.value, other.value if isinstance(other, UserKey) else _back(self.t, other)).truth(self.t)
+        with without_effects(self.t, "__eq__", self.value):
+            return compare(self.t, "==", self.value, other.value if isinstance(other, UserKey) else _back(self.t, other)).truth(self.t)
+
+
+@contextmanager
+def without_effects(t: Tracer, name: str, value: Value) -> Generator[None]:
+    """A dict or set that is handed out is made again behind the graph, and asks its keys again."""
+    before = t.changes
+    yield
+    if t.changes != before:
+        raise t.refuse("side-effect", f"{name} of {value.describe()}, a key, changes something")
 
 
 def _back(t: Tracer, key: object) -> Value:
@@ -88,7 +99,8 @@ def _own(t: Tracer, value: ObjectValue) -> int:
         raise Raised(t.exception(TypeError, f"unhashable type: '{value.cls.__name__}'"))
     if isinstance(value, ExceptionValue) or not isinstance(found[1], types.FunctionType):
         raise t.refuse("identity", f"hash of {value.describe()}")
-    number = t.constant(bind(t, value, value.cls, found[0], "__hash__", found[1]).call(t, [], {}))
+    with without_effects(t, "__hash__", value):
+        number = t.constant(bind(t, value, value.cls, found[0], "__hash__", found[1]).call(t, [], {}))
     if not isinstance(number, int):
         raise Raised(t.exception(TypeError, "__hash__ method should return an integer"))
     return hash(Known(number))

@@ -238,7 +238,7 @@ def _free(function: types.FunctionType, name: str, source: Source) -> tuple[Any,
 def class_method(t: Tracer, real: Any, args: Args, kwargs: Kwargs) -> Value | None:
     """``int.from_bytes`` and its like, which are pure; None for anything else."""
     owner: Any = getattr(real, "__self__", None)
-    if not isinstance(real, types.BuiltinFunctionType) or owner not in (int, float, bytes, str) or real.__name__ == "__new__":
+    if not isinstance(real, types.BuiltinFunctionType) or type(owner) is not type or owner not in (int, float, bytes, str) or real.__name__ == "__new__":
         return None
     return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 

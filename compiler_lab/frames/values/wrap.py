@@ -7,6 +7,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/builder.py`` (``VariableBuilder
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import types
@@ -95,6 +96,8 @@ def _sequence(t: Tracer, real: Any, source: Source | None) -> Value:
 
 
 def _dict(t: Tracer, real: Any, source: Source | None) -> Value:
+    if any(isinstance(type(k).__hash__, types.FunctionType) and not dataclasses.is_dataclass(k) for k in real):
+        return _opaque(t, real, source)  # looking a key up runs the program's code
     t.guard("type", source, type(real).__name__)
     entries = {k: (as_key(t, k), Lazy(t, v, Source("dict_item", k, source) if source else None)) for k, v in real.items()}
     made = ExistingDict(t, real, entries, source)
