@@ -339,6 +339,16 @@ def test_gradient_penalty_is_an_error_and_not_a_wrong_gradient() -> None:
         (out + grad.pow(2).sum()).backward()
 
 
+@pytest.mark.parametrize("before", [lambda a: a, lambda a: a.exp()], ids=["leaf", "intermediate"])
+@pytest.mark.parametrize("allow_unused", [True, False])
+def test_asked_for_one_leaf_second_derivatives_are_not_called_unused(before: Callable[[Tensor], Tensor], allow_unused: bool) -> None:
+    (a,) = leaves(rand(4))
+    (out,) = bound(lambda a: a.tanh().sum(), rand(4))(before(a))
+    (grad,) = torch.autograd.grad(out, [a], create_graph=True)
+    with pytest.raises(RuntimeError, match="gradient of its gradient"):
+        torch.autograd.grad(grad.sum(), [a], allow_unused=allow_unused)
+
+
 # -------------------------------------------------------------------------------------------------------- outputs and inputs
 
 

@@ -260,7 +260,7 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
             gradients = run_backward(*saved, *[layout.of(g) for layout, g in zip(expected, given, strict=True)])
             if ctx.needs_input_grad != needs:
                 gradients = [g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad, strict=True)]
-            return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients)
+            return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients, ctx)
 
     # Function.apply first looks for functorch transforms; guards refuse such inputs before they get here
     return getattr(super(torch.autograd.Function, CompiledFunction), "apply")  # noqa: B009 (not in torch's annotations)
@@ -293,12 +293,26 @@ def _is_dense(value: Tensor) -> bool:
     return True
 
 
-def _refuse_to_go_on(gradients: Sequence[Any]) -> tuple[Any, ...]:
-    """The gradients, tied to an autograd node that raises: right as numbers, an error when differentiated."""
+def _refuse_to_go_on(gradients: Sequence[Any], node: Any) -> tuple[Any, ...]:
+    """The gradients, tied to an autograd node that raises: right as numbers, an error when differentiated, for any leaf behind ``node``."""
     tied = [i for i, g in enumerate(gradients) if g is not None]
-    error = getattr(torch._C, "_functions").DelayedError(DOUBLE_BACKWARD, len(tied))  # noqa: B009
-    made = error(*[gradients[i].detach().requires_grad_() for i in tied])
+    inputs = [*(gradients[i].detach().requires_grad_() for i in tied), *_leaves(node)]
+    error = getattr(torch._C, "_functions").DelayedError(DOUBLE_BACKWARD, len(inputs))  # noqa: B009
+    made = error(*inputs)
     results: list[Any] = list(gradients)
-    for i, g in zip(tied, made if isinstance(made, tuple) else (made,), strict=True):
+    for i, g in zip(tied, made if isinstance(made, tuple) else (made,), strict=False):
         results[i] = g
     return tuple(results)
+
+
+def _leaves(node: Any) -> list[Tensor]:
+    """The leaves that ``node`` leads to: autograd looks for a way to what it was asked for, and without one says that there is no gradient."""
+    found, seen, stack = list[Tensor](), {node}, [node]
+    while stack:
+        for function, _ in stack.pop().next_functions:
+            if function is not None and function not in seen:
+                seen.add(function)
+                stack.append(function)
+                if (leaf := getattr(function, "variable", None)) is not None:
+                    found.append(leaf)
+    return found
