@@ -30,16 +30,17 @@ def main(
     first: Annotated[int, typer.Option(help="the first seed")] = 0,
     jobs: Annotated[int, typer.Option(help="processes")] = 2,
     failures: Annotated[Path, typer.Option(help="where failing programs are written")] = Path("fuzz_failures"),
+    backend: Annotated[str, typer.Option(help="of all programs; by default eager's for most, the later stages' for one in ten")] = "",
     worker: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     if worker:
-        work(range(first, first + programs), failures)
+        work(range(first, first + programs), failures, backend)
         return
     left: queue.SimpleQueue[int] = queue.SimpleQueue()
     batch = max(1, min(500, programs // jobs))
     for start in range(first, first + programs, batch):
         left.put(start)
-    run = Run(first + programs, batch, left, failures)
+    run = Run(first + programs, batch, left, failures, backend)
     threads = [threading.Thread(target=run.serve) for _ in range(jobs)]
     for thread in threads:
         thread.start()
@@ -52,8 +53,8 @@ def main(
 class Run:
     """What the workers have in common: the batches that are left, and what was found."""
 
-    def __init__(self, end: int, batch: int, left: queue.SimpleQueue[int], failures: Path) -> None:
-        self.end, self.batch, self.left, self.failures = end, batch, left, failures
+    def __init__(self, end: int, batch: int, left: queue.SimpleQueue[int], failures: Path, backend: str) -> None:
+        self.end, self.batch, self.left, self.failures, self.backend = end, batch, left, failures, backend
         self.done, self.failed, self.start = 0, set[int](), time.monotonic()
         self.lock = threading.Lock()
 
@@ -68,7 +69,8 @@ class Run:
                 first = self.worker(first, last)
 
     def worker(self, first: int, last: int) -> int:
-        command = [sys.executable, "-m", "tests.fuzz", "--worker", "--first", str(first), "--programs", str(last - first), "--failures", str(self.failures)]
+        given = {"--first": first, "--programs": last - first, "--failures": self.failures, "--backend": self.backend}
+        command = [sys.executable, "-m", "tests.fuzz", "--worker", *(str(part) for option in given.items() for part in option)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
         for line in process.stdout:
@@ -93,7 +95,7 @@ class Run:
             print(f"\r{self.done} programs, {len(self.failed)} failures, {self.done / (time.monotonic() - self.start):.1f} a second", end="", flush=True)
 
 
-def work(seeds: range, failures: Path) -> None:
+def work(seeds: range, failures: Path, backend: str) -> None:
     """One line per program on standard output: its seed, and what differs."""
     from .program_check import reduced, run, same_failure
     from .programs import program
@@ -102,10 +104,10 @@ def work(seeds: range, failures: Path) -> None:
     out = sys.stdout
     for seed in seeds:
         signal.setitimer(signal.ITIMER_REAL, SECONDS)  # nothing catches it: the process ends, and the parent says which program it was
-        difference = run(seed)
+        difference = run(seed, None, backend)
         signal.setitimer(signal.ITIMER_REAL, 0)
         if difference is not None:
-            text = reduced(program(seed), same_failure(seed, difference))
+            text = reduced(program(seed), same_failure(seed, difference, backend))
             failures.mkdir(parents=True, exist_ok=True)
             said = "\n".join(f"# {line}" for line in str(difference).splitlines())
             (failures / f"{seed}.py").write_text(f"# program {seed}\n{said}\n{text}\n")

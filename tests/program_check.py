@@ -239,18 +239,18 @@ def outcomes(text: str, path: Path, wrap: Callable[[Any], Any], calls: int, exac
     return found
 
 
-def run(seed: int, text: str | None = None) -> Difference | None:
+def run(seed: int, text: str | None = None, backend: str = "") -> Difference | None:
     """Program number ``seed`` (or ``text``, made from it) as it is compiled: mostly the captured graph alone, now and then the later stages."""
-    backend = "lab" if seed % 100 == 99 else "aot_eager" if seed % 10 == 9 else "eager"
+    backend = backend or ("lab" if seed % 100 == 99 else "aot_eager" if seed % 10 == 9 else "eager")
     return check(program(seed) if text is None else text, backend, dynamic=(None, None, None, True, False)[seed % 5])
 
 
-def same_failure(seed: int, found: Difference) -> Callable[[str], bool]:
+def same_failure(seed: int, found: Difference, backend: str = "") -> Callable[[str], bool]:
     """Whether a smaller text still differs in the same place; a text that is no program any more does not."""
 
     def fails(text: str) -> bool:
         try:
-            difference = run(seed, text)
+            difference = run(seed, text, backend)
         except Exception:  # noqa: BLE001 - something that the module needs was taken out
             return False
         return difference is not None and difference.where == found.where
