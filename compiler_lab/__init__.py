@@ -29,6 +29,25 @@ if TYPE_CHECKING:
     from .explanation import explain as explain
     from .extension import load_ipython_extension as load_ipython_extension
     from .frames.capture import capture as capture
+    from .graph.diff import diff_graphs as diff_graphs
+    from .graph.editing import editing as editing
+    from .graph.fusing import FusionBackend as FusionBackend
+    from .graph.fusing import Halves as Halves
+    from .graph.fusing import run_passes as run_passes
+    from .graph.fusions import fold_batch_norm as fold_batch_norm
+    from .graph.fusions import fuse_silu as fuse_silu
+    from .graph.interpreters import count_calls as count_calls
+    from .graph.interpreters import find_nonfinite as find_nonfinite
+    from .graph.interpreters import op_histogram as op_histogram
+    from .graph.interpreters import time_nodes as time_nodes
+    from .graph.interpreters import transform as transform
+    from .graph.patterns import Condition as Condition
+    from .graph.patterns import Pattern as Pattern
+    from .graph.patterns import find_pattern as find_pattern
+    from .graph.rewrite import PostGradPass as PostGradPass
+    from .graph.rewrite import replace_pattern as replace_pattern
+    from .graph.symbolic import symbolic_trace as symbolic_trace
+    from .graph.values import propagate_shapes as propagate_shapes
     from .lowering.lower import lower as lower
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
@@ -46,16 +65,28 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: dict[str, str] = {
+    "Condition": "graph.patterns",
+    "FusionBackend": "graph.fusing",
+    "Halves": "graph.fusing",
+    "Pattern": "graph.patterns",
+    "PostGradPass": "graph.rewrite",
     "Step": "observe.trace",
     "Trace": "observe.trace",
     "aot_autograd": "backends",
     "build": "runtime.build",
     "capture": "frames.capture",
     "compile": "pipeline",
+    "count_calls": "graph.interpreters",
     "decompose": "aot.decompose",
+    "diff_graphs": "graph.diff",
     "disable": "pipeline",
+    "editing": "graph.editing",
     "explain": "explanation",
+    "find_nonfinite": "graph.interpreters",
+    "find_pattern": "graph.patterns",
+    "fold_batch_norm": "graph.fusions",
     "functionalize": "aot.functionalize",
+    "fuse_silu": "graph.fusions",
     "generate": "codegen.cpp",
     "inspect": "pipeline",
     "joint": "aot.joint",
@@ -64,25 +95,44 @@ _HOMES: dict[str, str] = {
     "lower": "lowering.lower",
     "mark_dynamic": "pipeline",
     "mark_static": "pipeline",
+    "op_histogram": "graph.interpreters",
     "partition": "aot.partition",
     "plan_memory": "scheduling.memory",
+    "propagate_shapes": "graph.values",
     "register_backend": "backends",
+    "replace_pattern": "graph.rewrite",
     "reset": "pipeline",
+    "run_passes": "graph.fusing",
     "schedule": "scheduling.fusion",
     "stats": "pipeline",
+    "symbolic_trace": "graph.symbolic",
+    "time_nodes": "graph.interpreters",
+    "transform": "graph.interpreters",
 }
 
 __all__ = [
+    "Condition",
+    "FusionBackend",
+    "Halves",
+    "Pattern",
+    "PostGradPass",
     "Step",
     "Trace",
     "aot_autograd",
     "build",
     "capture",
     "compile",
+    "count_calls",
     "decompose",
+    "diff_graphs",
     "disable",
+    "editing",
     "explain",
+    "find_nonfinite",
+    "find_pattern",
+    "fold_batch_norm",
     "functionalize",
+    "fuse_silu",
     "generate",
     "inspect",
     "joint",
@@ -91,12 +141,19 @@ __all__ = [
     "lower",
     "mark_dynamic",
     "mark_static",
+    "op_histogram",
     "partition",
     "plan_memory",
+    "propagate_shapes",
     "register_backend",
+    "replace_pattern",
     "reset",
+    "run_passes",
     "schedule",
     "stats",
+    "symbolic_trace",
+    "time_nodes",
+    "transform",
 ]
 
 

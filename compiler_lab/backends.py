@@ -23,6 +23,7 @@ from .core.errors import UnknownOption
 from .core.fx import GraphArtifact, fork
 from .core.modes import below_modes
 from .core.options import Decompositions, Options
+from .core.recompiled import handed_back
 from .frames.concrete import by_size, is_symbolic
 from .frames.convert import unseen
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code
@@ -92,7 +93,8 @@ def aot_autograd(
 
 def _inner(compiler: InnerCompiler, half: GraphArtifact, stage: str) -> Callable[..., Any]:
     """One half compiled; called with its inputs one by one, whatever convention the compiler's result has."""
-    compiled = compiler(fork(half.module, stage), [p.meta["val"] for p in half.placeholders])
+    module = fork(half.module, stage)
+    compiled = handed_back(compiler(module, [p.meta["val"] for p in half.placeholders]), module)
     if getattr(compiled, "_boxed_call", False):
         return lambda *inputs: tuple(compiled(list(inputs)))
     return compiled

@@ -33,6 +33,7 @@ from .core.errors import InvalidIR, UnknownOption
 from .core.fx import GraphArtifact, fork
 from .core.modes import below_modes
 from .core.options import Options
+from .core.recompiled import handed_back
 from .frames.attempts import interpret, interpret_piece
 from .frames.capture import Capture
 from .frames.concrete import by_size, is_symbolic
@@ -197,7 +198,12 @@ def find_backend(backend: str | Callable[..., Any]) -> Callable[[CapturedGraph, 
     elif not callable(backend):
         raise UnknownOption(f"backend={backend!r} is neither a name nor callable", hint="give a name of list_backends() or (gm, example_inputs) -> callable")
     users = backend
-    return lambda graph, args, run: users(fork(graph.module, graph.stage), args)
+
+    def run_users(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
+        module = fork(graph.module, graph.stage)
+        return handed_back(users(module, args), module)
+
+    return run_users
 
 
 @dataclass

@@ -18,6 +18,7 @@ import torch.fx as fx
 from .artifact import Artifact, Decision, Item
 from .errors import InvalidIR
 from .provenance import inherit, parents_of, stack_of
+from .recompiled import HINT, WHY, old_line
 
 SHORT = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
@@ -115,6 +116,9 @@ def fork(module: fx.GraphModule, stage: str) -> fx.GraphModule:
     return fx.GraphModule(module, graph)
 
 
+VALUES = "propagate_shapes(graph, *example_args) gives every node its value"
+
+
 class GraphArtifact(Artifact):
     """An FX graph as an artifact. ``stage`` qualifies its item ids ("frames", "aot.joint", "aot.forward", ...).
 
@@ -156,12 +160,18 @@ class GraphArtifact(Artifact):
             self.graph.lint()
         except (RuntimeError, AssertionError) as error:
             raise InvalidIR(f"{self.stage}: the graph is malformed: {error}") from error
+        if old := old_line(self.module):
+            raise InvalidIR(f"{self.stage}: the module was not recompiled after its graph was edited: {old}", why=WHY, hint=HINT)
         for node in self.graph.nodes:
             missing = [k for k in ("stack", "parents") if k not in node.meta]
             if node.op in ("placeholder", "call_function", "get_attr", "call_method") and "val" not in node.meta:
                 missing.append("val")
             if missing:
-                raise InvalidIR(f"{self.id(node)} has no {', '.join(missing)}", why="every node carries its value, its source lines and its parents")
+                raise InvalidIR(
+                    f"{self.id(node)} has no {', '.join(missing)}",
+                    why="every node carries its value, its source lines and its parents",
+                    hint=VALUES if "val" in missing else "",
+                )
 
     def run(self, *args: Any) -> Any:
         """Interprets the graph node by node (not the generated forward): an edit without recompile() cannot hide here."""
