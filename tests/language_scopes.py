@@ -264,7 +264,11 @@ def deleted_names(x: Any) -> Any:
     try:
         f()
     except NameError as e:
-        out.append(str(e))
+        out.append((type(e).__name__, str(e)))
+    try:
+        out.append(b)  # the same cell, here a variable of this frame
+    except NameError as e:
+        out.append((type(e).__name__, str(e)))
     try:
         out.append(undefined_name)
     except NameError as e:

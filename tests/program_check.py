@@ -285,7 +285,9 @@ def check(text: str, backend: str = "eager", *, calls: int = CALLS, dynamic: boo
 
 def named(part: Any, backend: str) -> Any:
     """After joint tracing one autograd node stands for the graph: what is printed of a tensor shows its name, as under ``torch.compile``."""
-    return part if backend == "eager" or not isinstance(part, str) else re.sub(r"grad_fn=<\w+>", "grad_fn=<...>", part)
+    if backend == "eager" or not isinstance(part, (str, tuple)):
+        return part
+    return re.sub(r"grad_fn=<\w+>", "grad_fn=<...>", part) if isinstance(part, str) else tuple(named(p, backend) for p in part)
 
 
 def first_difference(a: Any, b: Any) -> tuple[Any, Any]:

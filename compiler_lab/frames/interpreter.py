@@ -73,8 +73,11 @@ class Frame:
     def load(self, name: str) -> Value:
         slot = self.locals.get(name)
         if slot is None:
-            raise Raised(self.t.exception(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value"))
+            raise self.unbound(name)
         return force(slot)
+
+    def unbound(self, name: str) -> Raised:
+        return Raised(self.t.exception(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value"))
 
     def super_arguments(self) -> tuple[Value, Value]:
         """What ``super()`` without arguments uses: the ``__class__`` cell and the first argument."""

@@ -172,6 +172,8 @@ def load_deref(f: Frame, t: Tracer, i: Inst) -> None:
     slot: Slot | None = f.cells[i.value].slot
     if slot is None and f.cells[i.value].real is not None:
         raise t.refuse("raise", f"the variable {i.value} of an enclosing function has no value")  # no guard could say so
+    if slot is None and i.value in f.code.co_cellvars:
+        raise f.unbound(i.value)
     if slot is None:
         raise Raised(t.exception(NameError, f"cannot access free variable '{i.value}' where it is not associated with a value in enclosing scope"))
     f.push(slot if isinstance(slot, Value) else slot.force())
