@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..core.artifact import Decision
 from ..core.errors import Unsupported
-from ..core.fakes import fake_mode
+from ..core.fakes import fake_mode, registration, without_kernel
 from ..core.fx import GraphArtifact, target_name
 from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
@@ -194,6 +194,9 @@ class _Joint:
             with self.tracer:
                 result = _Forward(self).run(*(p.tensor for p in self.primals))
         except RuntimeError as error:
+            if (op := without_kernel(error)) is not None:
+                what, why = f"{op} does not say what shape its result has", "it has no fake kernel"
+                raise Unsupported(what, reason="no-fake-kernel", where=own_location(stack_of(self.current)), why=why, hint=registration(op)) from error
             raise self.unsupported(self.current, f"{target_name(self.current)} does not run on fake tensors", "trace-failed", str(error)) from error
         return list(result) if isinstance(result, (tuple, list)) else [result]
 

@@ -2,13 +2,15 @@
 
 In: options of ``FakeTensorMode``. Out: a mode. PyTorch's counterpart: ``torch/_subclasses/fake_tensor.py``, whose first mode imports
 ``torch._dynamo`` for its settings: nine hundred modules, the larger part of a process's first compile.
-Always holds: a fake has the shape that the operator gives; a fake kernel of an older torch that does not say so is in ``CORRECTED``.
+Always holds: a fake has the shape that the operator gives; a fake kernel of an older torch that does not say so is in ``CORRECTED``; of an
+operator without a fake kernel ``without_kernel`` knows, from the error it ends in, and ``registration`` says how to give it one.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -55,3 +57,31 @@ def corrected_mode() -> type[FakeTensorMode]:
             return super().dispatch(func, types, args if correct is None else correct(*args), kwargs or {})
 
     return CorrectedMode
+
+
+def without_kernel(error: BaseException) -> torch._ops.OpOverload | None:
+    """The operator that has no fake kernel, where that is what ``error`` is about; None otherwise."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    if isinstance(error, UnsupportedOperatorException):
+        return error.func
+    found = re.search(r"no fake impl registered for <CustomOpDef\((\w+)::(\w+)\)>", str(error))
+    return getattr(getattr(torch.ops, found[1]), found[2]).default if found else None
+
+
+def registration(op: torch._ops.OpOverload) -> str:
+    """The lines that register a fake kernel of ``op``: its signature, and a tensor for each that it returns."""
+    schema = op._schema
+    plain = [a for a in schema.arguments if not a.kwarg_only]
+    named = [a for a in schema.arguments if a.kwarg_only]
+    written = lambda a: f"{a.name}={a.default_value!r}" if a.has_default_value() else a.name
+    arguments = ", ".join([*map(written, plain), *(["*"] if named else []), *map(written, named)])
+    like = next((f"{a.name}.new_empty({a.name}.shape)" for a in schema.arguments if str(a.type) == "Tensor"), "torch.empty(())")
+    made = {"Tensor": like, "List[Tensor]": f"[{like}]"}
+    results = ", ".join(made.get(str(r.type), "...") for r in schema.returns)
+    return (
+        "register a fake kernel, which gives tensors of the right shape and dtype:\n"
+        f'    @torch.library.register_fake("{schema.name}")\n'
+        f"    def {schema.name.rpartition('::')[2]}({arguments}):\n"
+        f"        return {results or None}"
+    )

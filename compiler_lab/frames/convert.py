@@ -214,12 +214,12 @@ class _FromBackend(Exception):
 def graph_broken(found: Break, code: CodeType) -> GraphBroken:
     """The error that fullgraph=True makes of a break."""
     at = f" (at {found.instruction})" if found.instruction else ""
-    hint = found.hint or "change that line"
+    hint, leave = found.hint or "change that line", "pass fullgraph=False to leave the function to Python"
     return GraphBroken(
         f"{code.co_qualname} cannot be captured as one graph: {found.what}",
         where=own_location(found.stack),
         why=f"reason: {found.reason}{at}",
-        hint=f"{hint}; or pass fullgraph=False to leave the function to Python",
+        hint=f"{leave}, or {hint}" if "\n" in hint else f"{hint}; or {leave}",  # lines of code stand at the end
     )
 
 

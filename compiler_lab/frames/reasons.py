@@ -57,6 +57,10 @@ REASONS: dict[str, Reason] = {
         "an operation raises on these arguments",
         "eager raises its own error when Python runs the frame", "see the error",
     ),
+    "no-fake-kernel": Reason(
+        "an operator does not say what shape its result has",
+        "the graph goes on with that shape; Python runs the operator on real tensors, between two graphs", "register a fake kernel",
+    ),
     "dynamic-shape": Reason(
         "an operation's result depends on data in its size",
         "sizes are fixed at capture", "use a form with a fixed size",

@@ -22,7 +22,7 @@ import torch.fx as fx
 from torch._C import _functorch as functorch  # type: ignore[attr-defined]
 
 from ..core.artifact import Decision
-from ..core.fakes import fake_mode
+from ..core.fakes import fake_mode, registration, without_kernel
 from ..core.modes import autocast_state
 from ..core.provenance import Stack
 from . import raising
@@ -343,6 +343,10 @@ class Tracer:
         except (CaptureUnsupported, Raised):
             raise
         except Exception as error:
+            if (unregistered := without_kernel(error)) is not None:
+                refused = self.refuse("no-fake-kernel", str(unregistered))
+                refused.hint = registration(unregistered)
+                raise refused from error
             reason = "dynamic-shape" if type(error).__module__.startswith(("torch._subclasses", "torch.fx.experimental")) else "op-error"
             text = str(error).splitlines()[0] if str(error) else ""
             raise self.refuse(reason, f"{name_of(target)}: {type(error).__name__}: {text}") from error
