@@ -3,8 +3,8 @@
 In: a forward node and what is known about the split (``Split``). Out: the first row that applies, as a ``Decision``.
 Always holds: a rule only forbids recomputing. Whether the value is then saved, or nothing that needs it is, is the minimum
 cut's answer. Values that are free to compute again (views, constants made from nothing) are never banned.
-PyTorch's counterpart: ``torch/_functorch/partitioners.py``, ``should_ban_recomputation`` and ``get_default_op_list``. Left
-out: its rules by distance and chain length ("used far apart", "long fusible chains"), which make up for a cut near the source.
+PyTorch's counterpart: ``torch/_functorch/partitioners.py``, ``should_ban_recomputation`` and ``get_default_op_list``. Two rules about
+more than one node and what reads it are in ``chains.py``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ REASONS: dict[str, str] = {
     "convolution": "a convolution: doing it twice costs far more than reading it back",
     "attention": "attention: doing it twice costs far more than reading it back",
     "random": "it draws random numbers: a second run would draw others",
-    "unfusible": "no kernel of ours computes it, so the backward could not fuse it with what reads it",
+    "unfusible": "not among the operators that are computed inside the kernel that reads them",
     "materialized": "the backward writes it to memory anyway, for a reader that cannot be fused with it",
+    "far": "what it reads is read before, too, and something that cannot be fused lies between: both could not share a kernel",
+    "chain": "a long chain of operators passes through it: all of the chain would run twice",
     "reduction": "its result is at least four times smaller than what it is computed from",
     "input": "an input of the graph: it is in memory already",
     "output": "an output of the graph: the forward writes it to memory in any case",
@@ -56,15 +58,14 @@ MATMUL = frozenset(
 )
 CONVOLUTION = frozenset(f"aten.{n}" for n in ("convolution", "_convolution", "convolution_overrideable", "cudnn_convolution", "convolution_backward"))
 
-# Beside what torch tags as pointwise: what our lowering turns into loops, and what loops can absorb.
+# Beside what torch tags as pointwise: what loops absorb. Our lowering makes loops of more (flip, roll, padding, triangles), but what is
+# worth computing twice is judged as PyTorch's partitioner judges it, so that nothing is computed again here that is not there.
 FUSIBLE = frozenset(
     f"aten.{n}"
     for n in (
-        "sum", "mean", "prod", "amax", "amin", "max", "min", "var", "std", "var_mean", "any", "all", "argmax", "argmin", "logsumexp",
-        "_to_copy", "clone", "lift_fresh_copy", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like",
-        "new_zeros", "new_ones", "new_full", "empty", "empty_like", "new_empty", "scalar_tensor", "arange", "eye", "tril", "triu", "where", "gather", "index",
-        "constant_pad_nd", "flip", "roll", "repeat", "copy", "gelu", "gelu_backward", "native_dropout_backward", "threshold_backward", "_softmax_backward_data",
-        "_log_softmax_backward_data", "masked_fill", "slice_scatter", "select_scatter",
+        "sum", "mean", "amax", "max", "min", "var", "std", "var_mean", "any", "argmax", "_to_copy", "clone", "lift_fresh_copy", "full", "full_like",
+        "zeros", "zeros_like", "ones", "new_zeros", "empty", "empty_like", "scalar_tensor", "arange", "triu", "where", "gather", "index", "gelu",
+        "gelu_backward", "native_dropout_backward", "threshold_backward", "masked_fill",
     )
 )  # fmt: skip
 
@@ -73,11 +74,13 @@ FUSIBLE = frozenset(
 class Split:
     """Where nodes of a joint graph may stand: ``forward`` must run there; ``tangents`` depend on a tangent, so cannot.
 
-    ``policies``: what the program or the caller wants of a node (``policy.py``)."""
+    ``far``, ``chains``: see ``chains.py``. ``policies``: what the program or the caller wants of a node (``policy.py``)."""
 
     stage: str
     forward: Set[fx.Node]
     tangents: Set[fx.Node]
+    far: Set[fx.Node] = frozenset()
+    chains: Set[fx.Node] = frozenset()
     policies: Mapping[fx.Node, CheckpointPolicy] = field(default_factory=dict[fx.Node, CheckpointPolicy])
     boundaries: Set[fx.Node] = frozenset()  # ends of checkpointed regions that another one begins with
 
@@ -94,8 +97,10 @@ def can_fuse(producer: fx.Node, consumer: fx.Node) -> bool:
 
 
 def is_free(node: fx.Node) -> bool:
-    """Costs nothing to make again: a view, an attribute, a constant that is made from nothing and not drawn at random."""
-    return node.op == "get_attr" or is_view(node) or (node.op == "call_function" and not node.all_input_nodes and not is_random(node))
+    """Costs nothing to make again: a view, an attribute and its copy, a constant that is made from nothing and not drawn at random."""
+    if node.op == "get_attr" or is_view(node) or op_name(node) == "aten.lift_fresh_copy":
+        return True
+    return node.op == "call_function" and not node.all_input_nodes and not is_random(node)
 
 
 def _must_save(node: fx.Node, split: Split) -> bool:
@@ -127,7 +132,7 @@ def _random(node: fx.Node, split: Split) -> bool:
 
 
 def _unfusible(node: fx.Node, split: Split) -> bool:
-    return not is_fusible(node) and op_name(node) != "aten.cat"
+    return not is_fusible(node)
 
 
 def _materialized(node: fx.Node, split: Split) -> bool:
@@ -142,6 +147,14 @@ def _materialized(node: fx.Node, split: Split) -> bool:
                 seen.add(user)
                 front.append(user)
     return False
+
+
+def _far(node: fx.Node, split: Split) -> bool:
+    return node in split.far
+
+
+def _chain(node: fx.Node, split: Split) -> bool:
+    return node in split.chains
 
 
 def _reduction(node: fx.Node, split: Split) -> bool:
@@ -163,6 +176,8 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("unfusible", _unfusible),
     ("materialized", _materialized),
     ("reduction", _reduction),
+    ("far", _far),
+    ("chain", _chain),
 )
 
 

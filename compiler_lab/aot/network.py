@@ -3,8 +3,9 @@
 In: ``Parts``, the name of a cost model, and what it costs to lift a ban (``weights``). Out: a ``FlowNetwork`` with its solution, and the
 values on the cut. Reading is an edge of infinite capacity; what the backward must compute hangs on the sink, a banned node
 (``bans.py``) on the source; a value that may not be kept has no finite edge.
-Costs by name: "bytes" counts bytes, except of what is in memory anyway (inputs that the program does not overwrite, outputs); "torch"
-is PyTorch's guess: bytes times 1.1 to the distance from the backward, doubled where nothing writes the value to memory anyway.
+Costs by name: "bytes" counts bytes, except of what is in memory anyway: an output counts nothing, an input that the program does not
+overwrite counts half, for its owner may let it go; "torch" is PyTorch's guess: bytes times 1.1 to the distance from the backward, doubled
+where nothing writes the value to memory anyway.
 A ban that has a price is a finite edge from the source: cut, the node is computed again and the price paid. So one cut minimizes bytes
 kept plus prices paid, which is what a memory budget asks (``budget.py``).
 PyTorch's counterpart: ``solve_min_cut`` in ``torch/_functorch/partitioners.py``, which knows no prices.
@@ -12,7 +13,7 @@ PyTorch's counterpart: ``solve_min_cut`` in ``torch/_functorch/partitioners.py``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch.fx as fx
@@ -21,6 +22,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from ..core.artifact import Decision
 from ..core.schema import is_random, nbytes
 from .bans import ban, can_fuse
+from .chains import chain_ends, far_readers
 from .flow import SINK, SOURCE, solve
 from .ir import INFINITE, FlowEdge, FlowNetwork
 from .parts import Parts, ancestors, saveable
@@ -29,8 +31,13 @@ Cost = Callable[[fx.Node], int]
 
 
 def _bytes_cost(parts: Parts) -> Cost:
-    free = (frozenset(parts.primals) - parts.overwritten) | parts.returned
-    return lambda node: 0 if node in free else nbytes(node.meta["val"])
+    inputs = frozenset(parts.primals) - parts.overwritten
+
+    def cost(node: fx.Node) -> int:
+        size = nbytes(node.meta["val"])
+        return 0 if node in parts.returned else (size + 1) // 2 if node in inputs else size
+
+    return cost
 
 
 def _torch_cost(parts: Parts) -> Cost:
@@ -80,11 +87,10 @@ class Problem:
 
     @staticmethod
     def of(parts: Parts, cost_model: str) -> Problem:
-        cost, split = COST_MODELS[cost_model](parts), parts.split
+        cost, tangents = COST_MODELS[cost_model](parts), parts.split.tangents
         wanted = parts.sorted(ancestors(parts.roots))
-        kept = {n: cost(n) if may_keep(n, parts) else INFINITE for n in wanted if n not in split.tangents}
-        found = {n: banned for n in wanted if n not in split.tangents and (banned := ban(n, split)) is not None}
-        return Problem(parts, cost_model, tuple(wanted), kept, found)
+        kept = {n: cost(n) if may_keep(n, parts) else INFINITE for n in wanted if n not in tangents}
+        return Problem(parts, cost_model, tuple(wanted), kept, _bans(parts, [n for n in wanted if n not in tangents]))
 
     def network(self, weights: Weights) -> FlowNetwork:
         """The min-cut problem as a plain graph."""
@@ -112,6 +118,13 @@ class Problem:
         crossed = {e.source.removesuffix("_in") for e in solution.cut if e.source != SOURCE}
         reached = ancestors(self.parts.roots, lambda n: n.name in crossed)  # of what the cut crosses, what the backward truly reads
         return Cut(replace(network, solution=solution), tuple(n for n in self.wanted if n.name in crossed and n in reached))
+
+
+def _bans(parts: Parts, wanted: Sequence[fx.Node]) -> dict[fx.Node, Decision]:
+    forward = [n for n in parts.nodes if n in parts.split.forward]
+    split = replace(parts.split, far=far_readers(forward))
+    split = replace(split, chains=chain_ends(forward, {n for n in forward if ban(n, split) is not None}))
+    return {n: banned for n in wanted if (banned := ban(n, split)) is not None}
 
 
 def may_keep(node: fx.Node, parts: Parts) -> bool:
