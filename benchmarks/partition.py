@@ -156,13 +156,13 @@ def saved_row(name: str, parts: list[Partition]) -> dict[str, Any]:
 
     for part in parts:
         joint = part.joint
-        saved, repeated, banned = of_torch(joint)
+        saved, repeats, banned = of_torch(joint)
         ours = {"ours": part, "torch_model": partition(joint, Options(cost_model="torch"))}
-        found = {who: ([s.removesuffix("_read") for s in p.saved], list(p.recomputed)) for who, p in ours.items()} | {"torch": (saved, repeated)}
-        for who, (kept, repeats) in found.items():
-            for key, amount in zip(("inputs", "saved", "flops", "elements"), (*kept_bytes(joint, kept), *again(joint, repeats)), strict=True):
+        found = {who: ([s.removesuffix("_read") for s in p.saved], list(p.recomputed)) for who, p in ours.items()} | {"torch": (saved, repeats)}
+        for who, (kept, once_more) in found.items():
+            for key, amount in zip(("inputs", "saved", "flops", "elements"), (*kept_bytes(joint, kept), *again(joint, once_more)), strict=True):
                 add(f"{who}_{key}", amount)
-            add(f"{who}_banned", len(banned & {n.name for n in repeated(joint, repeats)}))
+            add(f"{who}_banned", len(banned & {n.name for n in repeated(joint, once_more)}))
     return row
 
 
