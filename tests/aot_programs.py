@@ -130,7 +130,9 @@ def execute(graph: JointGraph, args: Sequence[Tensor], seed: int = 0) -> Result:
         returned = list(graph.run(*inputs, *tangents_of(graph)))
         for i, update in zip(spec.mutations, returned, strict=False):
             inputs[i].copy_(update)
-    values = returned[len(spec.mutations) : spec.forward_outputs]
+        values = returned[len(spec.mutations) : spec.forward_outputs]
+        for i, place in spec.rewrites:
+            inputs[i].copy_(values[place])
     views: list[Any] = []
     for step in spec.views:
         kind, index = step.source

@@ -5,7 +5,7 @@ A joint graph takes ``(primals..., tangents...)`` and returns ``(updates..., out
 * ``primals_N``   the captured graph's inputs in order; ``tangents_N`` one for each output that requires grad
 * updates        the new value of each input the program mutates, in the order of ``spec.mutations``
 * outputs        the program's outputs in order (None stands where an output is an alias or a constant, see ``OutputSpec``), then
-                 hidden ones: memory that the program returns views of, and not itself
+                 hidden ones: memory that the program returns views of, and not itself, and new values of inputs that have a gradient
 * gradients      one for each primal in order, None where it requires none
 
 The same graph is "joint" as traced, "pure" once functionalized, "decomposed" once opened; ``state`` tells. The forward graph
@@ -87,6 +87,7 @@ class JointSpec:
     inference: bool = False  # the program enters inference mode: what it makes are inference tensors
     views: tuple[ViewStep, ...] = ()
     hidden: int = 0
+    rewrites: tuple[tuple[int, int], ...] = ()  # (primal, output): the primal becomes this value, with its gradient, before views are made
 
     @property
     def forward_outputs(self) -> int:
@@ -94,13 +95,19 @@ class JointSpec:
         return len(self.mutations) + len(self.outputs)
 
     @property
+    def overwritten(self) -> tuple[int, ...]:
+        """The primals that have another value after the call."""
+        return (*self.mutations, *(i for i, _ in self.rewrites))
+
+    @property
     def visible(self) -> int:
         """How many outputs the program has."""
         return len(self.outputs) - self.hidden
 
     def text(self) -> str:
-        """The views, one a line; "" where there are none."""
-        made = [f"view {k} = {step.text()}" for k, step in enumerate(self.views)]
+        """What is made of the graph's results, one thing a line; "" where there is nothing to make."""
+        made = [f"input {i} = output {k}" for i, k in self.rewrites]
+        made += [f"view {k} = {step.text()}" for k, step in enumerate(self.views)]
         return "\n".join([*made, *(f"output {i} = view {o.base}" for i, o in enumerate(self.outputs) if o.kind == "view")])
 
     def check(self, stage: str) -> None:
@@ -116,6 +123,8 @@ class JointSpec:
                 raise InvalidIR(f"{stage}: output {i} is {out.kind} {out.base}, which is not there")
             if i >= self.visible and out.kind != "tensor":
                 raise InvalidIR(f"{stage}: the hidden output {i} is no graph output")
+        if any(not 0 <= i < self.primals or not self.visible <= k < len(self.outputs) for i, k in self.rewrites):
+            raise InvalidIR(f"{stage}: an input is overwritten with what is no hidden output")
         wrong = [i for i in self.tangents if self.outputs[i].kind != "tensor" or not self.outputs[i].requires_grad]
         if wrong:
             raise InvalidIR(f"{stage}: output {wrong[0]} has a tangent and is not differentiable")

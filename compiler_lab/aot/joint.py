@@ -7,8 +7,9 @@ forward line whose gradient they compute; the sum of two gradients belongs to th
 How: autograd numbers its nodes as it makes them, so the numbers made while a torch-level node runs are that node's; in the
 backward, the autograd node being evaluated is asked for its number.
 PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out:
-symbolic sizes, tensor subclasses, programs partly in inference mode, mutation of inputs that require grad or that other inputs
-alias. What each output is, is found in ``outputs.py``.
+symbolic sizes, tensor subclasses, programs partly in inference mode, mutation of inputs that other inputs alias. An input that the
+program overwrites with what has a gradient (or that has one itself, and is no leaf) stands for a copy in the trace: what the copy is at the end
+is an output, which the run copies into the input where autograd sees it. What each output is, is found in ``outputs.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import bisect
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,10 +34,11 @@ from ..core.modes import enter_inference, exit_inference, no_autocast, no_autoca
 from ..core.provenance import Stack, own_location, stack_of
 from .fake import is_dense
 from .ir import JointGraph, JointSpec
-from .outputs import OUTPUT_REASONS, Outputs, places_of
+from .outputs import OUTPUT_REASONS, Outputs, places_of, seen_through
 from .tracer import Tracer, storage_of
 
 REASONS = {
+    "written-with-history": "the program writes to this input what has a gradient: the new value is an output, copied into the input under autograd",
     "written": "the program writes to this input, or to a view of it: the new value is returned and copied back",
     **OUTPUT_REASONS,
     "no-grad-mode": "grad mode is off: nothing is differentiated",
@@ -58,9 +60,12 @@ def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool 
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = _arguments(graph, placeholders, args)
     grad_enabled = torch.is_grad_enabled() if grad_enabled is None else grad_enabled
-    with outside_inference(), no_autocast_cache(), _recurrent_layers_open():
-        torch._C._set_grad_enabled(grad_enabled)
-        return _Joint(module, stage, values, grad_enabled).trace()
+    made: JointGraph | frozenset[int] = frozenset[int]()
+    while not isinstance(made, JointGraph):
+        with outside_inference(), no_autocast_cache(), _recurrent_layers_open():
+            torch._C._set_grad_enabled(grad_enabled)
+            made = _Joint(module, stage, values, grad_enabled, made).attempt(values)
+    return made
 
 
 @contextmanager
@@ -96,10 +101,12 @@ def _arguments(graph: Any, placeholders: Sequence[fx.Node], args: Sequence[Any])
 
 @dataclass(frozen=True)
 class Primal:
-    """An input under trace: its node in the torch-level graph, the fake leaf, and what the leaf was at entry."""
+    """An input under trace: its node in the torch-level graph, the tensor that the program sees, what that was at entry, and the leaf
+    that gradients are of: the same tensor, but where the program writes to it what has a gradient."""
 
     node: fx.Node
     tensor: Tensor
+    leaf: Tensor
     requires_grad: bool
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -114,8 +121,8 @@ def _fake_mode(values: Sequence[Any]) -> Any:
 class _Joint:
     """One trace: the tracer, the provenance of autograd nodes, and what is known of each input and output."""
 
-    def __init__(self, module: fx.GraphModule, stage: str, values: Sequence[Any], grad_enabled: bool) -> None:
-        self.module, self.stage, self.grad_enabled = module, stage, grad_enabled
+    def __init__(self, module: fx.GraphModule, stage: str, values: Sequence[Any], grad_enabled: bool, taken: frozenset[int]) -> None:
+        self.module, self.stage, self.grad_enabled, self.taken = module, stage, grad_enabled, taken
         self.tracer = Tracer(_fake_mode(values))
         self.decisions: list[Decision] = []
         self.current: fx.Node = next(iter(module.graph.nodes))
@@ -159,18 +166,45 @@ class _Joint:
         tensor = self.tracer.snapshot(fake).requires_grad_(value.requires_grad)
         self.current = node
         self.tracer.placeholder(f"primals_{index + 1}", tensor)
-        return Primal(node, tensor, value.requires_grad, tuple(fake.shape), tuple(fake.stride()))
+        return Primal(node, tensor, tensor, value.requires_grad, tuple(fake.shape), tuple(fake.stride()))
+
+    def take(self, i: int) -> None:
+        """The program gets a copy of input ``i``, laid out alike."""
+        p = self.primals[i]
+        if not is_dense(p.leaf):
+            raise self.unsupported(p.node, f"input {p.node.name}, whose memory has gaps, is overwritten with what has a gradient", "mutation-requires-grad")
+        self.enter(p.node)
+        with self.tracer:
+            self.primals[i] = replace(p, tensor=p.leaf.clone())
+
+    def to_take(self, error: Unsupported, values: Sequence[Any]) -> frozenset[int]:
+        """Inputs that the program may write to with history, where ``error`` says that it does."""
+        if error.reason == "mutation-requires-grad":
+            return frozenset(i for i, p in enumerate(self.primals) if p.tensor.requires_grad != p.requires_grad)
+        if "a leaf Variable that requires grad is being used in an in-place operation" not in error.why:
+            return frozenset()
+        return frozenset(i for i, v in enumerate(values) if v.requires_grad and not v.is_leaf)
+
+    def attempt(self, values: Sequence[Any]) -> JointGraph | frozenset[int]:
+        """The trace, or the inputs that the program writes to with history, where others were ``taken``: to be traced again."""
+        try:
+            made = self.trace()
+        except Unsupported as error:
+            more = self.to_take(error, values) - self.taken
+            if not more:
+                raise
+            return self.taken | more
+        rewritten = frozenset(i for i, _ in made.spec.rewrites)
+        return made if rewritten == self.taken else rewritten
 
     # -- the trace --------------------------------------------------------------------------------------------------------
 
     def trace(self) -> JointGraph:
         outputs = self.forward()
         output = self.current
-        by_storage: dict[Any, list[int]] = {}
-        for i, p in enumerate(self.primals):
-            by_storage.setdefault(storage_of(p.tensor), []).append(i)
-        mutations = self.mutations(by_storage)
+        mutations = self.mutations()
         found = Outputs(self.tracer, [p.tensor for p in self.primals], outputs, places_of(output, len(outputs)), self.decide, self.unsupported)
+        rewrites = tuple((i, found.hide(self.primals[i].tensor)) for i in sorted(self.taken) if storage_of(self.primals[i].tensor) in self.tracer.written)
         specs, outputs = found.specs, found.values
         tangents = tuple(i for i, s in enumerate(specs) if s.kind == "tensor" and s.requires_grad)
         gradients = self.backward([outputs[i] for i in tangents], output) if tangents else [None] * len(self.primals)
@@ -185,11 +219,13 @@ class _Joint:
         if not tangents:
             self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
         views, hidden = tuple(found.steps), found.hidden
-        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference, views, hidden)
+        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference, views, hidden, rewrites)
         return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
 
     def forward(self) -> list[Any]:
         """The program's outputs, flat; afterwards ``current`` is its output node."""
+        for i in sorted(self.taken):
+            self.take(i)
         try:
             with self.tracer:
                 result = _Forward(self).run(*(p.tensor for p in self.primals))
@@ -206,19 +242,27 @@ class _Joint:
         self.starts.append(torch.autograd._get_sequence_nr())  # pyright: ignore[reportPrivateImportUsage]
         self.origins.append(node)
 
-    def mutations(self, by_storage: dict[Any, list[int]]) -> tuple[int, ...]:
+    def mutations(self) -> tuple[int, ...]:
         found: list[int] = []
+        by_storage: dict[Any, list[int]] = {}
+        for i, p in enumerate(self.primals):
+            by_storage.setdefault(storage_of(p.leaf), []).append(i)
         for i, p in enumerate(self.primals):
             if p.tensor.shape != p.shape or p.tensor.stride() != p.stride:
                 raise self.unsupported(p.node, f"the shape of input {p.node.name} is changed in place", "metadata-mutation")
-            if p.tensor.requires_grad != p.requires_grad:
+            if p.tensor.requires_grad != p.requires_grad and i not in self.taken:
                 raise self.unsupported(p.node, f"input {p.node.name} is overwritten with a value that requires grad", "mutation-requires-grad")
             if storage_of(p.tensor) not in self.tracer.written:
                 continue
-            if len(by_storage[storage_of(p.tensor)]) > 1:
+            if len(by_storage[storage_of(p.leaf)]) > 1:
                 raise self.unsupported(p.node, f"input {p.node.name} is written to and another input shares its memory", "aliased-mutation")
-            self.decide("mutation", p.node, "copied back", "written")
-            found.append(i)
+            if i in self.taken and seen_through(self.tracer, p.tensor):
+                raise self.unsupported(
+                    p.node, f"input {p.node.name} is overwritten, and read by as_strided from wherever its memory begins", "mutation-requires-grad"
+                )
+            self.decide("mutation", p.node, "copied back", "written-with-history" if i in self.taken else "written")
+            if i not in self.taken:
+                found.append(i)
         return tuple(found)
 
     def backward(self, outputs: list[Tensor], output: fx.Node) -> list[Tensor | None]:
@@ -226,7 +270,7 @@ class _Joint:
         places = [self.tracer.node(o) for o in outputs]
         first = next(n for n in self.tracer.graph.nodes if n.op != "placeholder")
         tangents = [self.tangent(i, o, p, first) for i, (o, p) in enumerate(zip(outputs, places, strict=True), start=1)]
-        wanted = [p.tensor for p in self.primals if p.requires_grad]
+        wanted = [p.leaf for p in self.primals if p.requires_grad]
         owners = Owners(self)
         owners.watch(outputs)
         self.tracer.origin = owners.origin
@@ -290,7 +334,7 @@ class Owners:
         self.sums: deque[fx.Node] = deque()
         self.done: Any = None
         self.handles: list[Any] = []
-        self.primal = {id(p.tensor): p.node for p in trace.primals}
+        self.primal = {id(p.leaf): p.node for p in trace.primals}
 
     def watch(self, outputs: Sequence[Tensor]) -> None:
         """Names the owner of every autograd node behind ``outputs`` and hooks its end; two outputs of one node are a sum, too."""

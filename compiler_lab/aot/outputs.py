@@ -130,6 +130,13 @@ class Outputs:
                 found[i] = OutputSpec("view", self.values[i].requires_grad, self.step(view, ("output", number)))
         return found
 
+    def hide(self, value: Tensor) -> int:
+        """One more hidden output; its number."""
+        self.values.append(value)
+        self.specs.append(OutputSpec("tensor", value.requires_grad))
+        self.hidden += 1
+        return len(self.values) - 1
+
     def step(self, view: View, base: tuple[Any, int]) -> int:
         """The number of the step that makes ``view``, after those that make its source."""
         if view not in self.number:
@@ -161,6 +168,11 @@ def root(view: View) -> Tensor:
     while isinstance(view.source, View):
         view = view.source
     return view.source
+
+
+def seen_through(tracer: Tracer, value: Tensor) -> bool:
+    """Whether ``as_strided``, which counts from where the memory begins, was used on ``value`` or a view of it."""
+    return any(v.op is torch.ops.aten.as_strided.default and root(v) is value for v in tracer.views.values())
 
 
 def is_detached(value: Tensor, base: Tensor) -> bool:

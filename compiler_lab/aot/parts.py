@@ -42,7 +42,7 @@ class Parts:
     @property
     def overwritten(self) -> frozenset[fx.Node]:
         """The inputs whose memory holds another value once the forward has ended."""
-        return frozenset(self.primals[i] for i in self.joint.spec.mutations)
+        return frozenset(self.primals[i] for i in self.joint.spec.overwritten)
 
     @property
     def returned(self) -> frozenset[fx.Node]:

@@ -186,15 +186,18 @@ MADE: dict[str, Callable[[OutputSpec, Sequence[Any], Sequence[Any]], Any]] = {"i
 
 
 def _finisher(spec: JointSpec) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
-    """Makes the views, fills the places of outputs that are no graph outputs, leaves out the hidden ones; None where there is nothing to do."""
+    """Overwrites inputs where autograd sees it, makes the views, fills the places of outputs that are no graph outputs, leaves out the hidden
+    ones; None where there is nothing to do."""
     if all(out.kind == "tensor" for out in spec.outputs) and not spec.hidden:
         return None
-    steps = tuple(_step(step, spec) for step in spec.views)
+    rewrites, steps = spec.rewrites, tuple(_step(step, spec) for step in spec.views)
     views = tuple((i, out.base) for i, out in enumerate(spec.outputs) if out.kind == "view")
     places = tuple((i, out, MADE[out.kind]) for i, out in enumerate(spec.outputs) if out.kind in MADE)
     visible = spec.visible
 
     def finish(primals: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        for primal, place in rewrites:
+            primals[primal].copy_(outputs[place])
         results, made = list(outputs), list[Any]()
         for step in steps:
             made.append(step(primals, outputs, made))

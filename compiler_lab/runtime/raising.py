@@ -26,7 +26,7 @@ ON_DATA = (RuntimeError, IndexError, ValueError)
 def in_order(spec: JointSpec, forward: GraphArtifact, compiled: Callable[..., Any], captured: Callable[..., Any]) -> Callable[..., Any]:
     """``compiled``; where it raises, ``captured`` runs in its place. Only for programs that overwrite an input and may raise."""
     nodes = forward.graph.nodes
-    if not spec.mutations or not any(may_raise(n) for n in nodes):
+    if not spec.overwritten or not any(may_raise(n) for n in nodes):
         return compiled
     draws = any(is_random(n) for n in nodes)
 
