@@ -68,6 +68,13 @@ def chain(x: Any, y: Any) -> Any:
     return torch.tanh(x * y).sum() + x.mean()
 
 
+@program(leaf)
+def requires_grad_as_it_is(x: Any) -> Any:
+    y = x.detach().clone().requires_grad_(False)
+    y.requires_grad = False
+    return x.requires_grad_() * y.requires_grad_(requires_grad=False)
+
+
 @program(pair)
 def operators(x: Any, y: Any) -> Any:
     return x.T, x.mT, -x, ~(x > 0), abs(x), x**2, 2**x, 1 - x, 1 / x, x // 2, x % 2, 3 // y, x @ y.T, x < y, (x == y).any(), x.round(), +x, x == "no"
@@ -756,6 +763,11 @@ def handles_what_data_raises(x: Any) -> Any:
 @refused("metadata-mutation")
 def transposes_in_place(x: Any) -> Any:
     return x.t_()
+
+
+@refused("metadata-mutation")
+def makes_a_leaf(x: Any) -> Any:
+    return (x * 2).requires_grad_()
 
 
 @refused("autograd-api", leaf)

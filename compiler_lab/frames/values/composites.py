@@ -141,8 +141,14 @@ def resized_as(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
     return None if other is None or len(args) > 2 else resized(t, [args[0], t.lift(tuple(other.shape))], kwargs)
 
 
+def requires_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    """``x.requires_grad_(flag)`` where ``x`` is so already."""
+    flag = _options(t, {"requires_grad": True}, args, kwargs)
+    return args[0] if flag == [getattr(getattr(args[0], "fake", None), "requires_grad", None)] else None
+
+
 COMPOSITES: dict[str, Row] = {
-    "cov": cov, "corrcoef": corrcoef, "combinations": combined, "narrow": narrow, "resize_": resized, "resize_as_": resized_as,
+    "requires_grad_": requires_grad, "cov": cov, "corrcoef": corrcoef, "combinations": combined, "narrow": narrow, "resize_": resized, "resize_as_": resized_as,
     **{f"{name}_": _changed(name) for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")},
 }  # fmt: skip
 """By name, as methods and as functions of torch."""

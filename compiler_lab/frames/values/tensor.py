@@ -111,6 +111,8 @@ class TensorValue(Value):
         return self.real_tensor is not None and name in self.real_tensor.__dict__
 
     def set(self, t: Tracer, name: str, value: Value) -> None:
+        if name == "requires_grad" and t.maybe_constant(value) is self.fake.requires_grad:
+            return
         raise t.refuse("side-effect" if name not in ("data", "requires_grad") else "metadata-mutation", f"setting .{name} of a tensor")
 
     def item(self, t: Tracer, key: Value) -> Value:
