@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 
 import networkx as nx
@@ -58,7 +61,7 @@ def networks(draw: st.DrawFn, most: int = 9) -> FlowNetwork:
 
 
 @given(networks())
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_agrees_with_networkx(net: FlowNetwork) -> None:
     graph = oracle(net)
     try:
@@ -76,7 +79,7 @@ def test_agrees_with_networkx(net: FlowNetwork) -> None:
 
 
 @given(networks(most=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_cut_of_a_small_network_is_smaller(net: FlowNetwork) -> None:
     inner = sorted({n for e in net.edges for n in (e.source, e.target)} - {"source", "sink"})
     sides = [{"source", *chosen} for size in range(len(inner) + 1) for chosen in itertools.combinations(inner, size)]
@@ -88,6 +91,76 @@ def test_no_cut_of_a_small_network_is_smaller(net: FlowNetwork) -> None:
     solution = solve(net)
     assert solution.value == smallest
     assert all(side <= solution.source_side for side in sides if cut_capacity(net, side) == smallest)  # nearest the sink
+
+
+def random_network(seed: int) -> FlowNetwork:
+    """Up to 14 inner nodes; capacities from few values, so that there are ties, and some that may not be cut."""
+    rng = random.Random(seed)
+    names = ["source", "sink", *(f"n{i}" for i in range(rng.randint(0, 14)))]
+    capacity = lambda: INFINITE if rng.random() < 0.1 else float(rng.randint(0, rng.choice((2, 9, 4096))))
+    return network(*((rng.choice(names), rng.choice(names), capacity()) for _ in range(rng.randint(0, 4 * len(names)))))
+
+
+def test_a_thousand_random_networks_have_networkx_cut() -> None:
+    unbounded = 0
+    for seed in range(1000):
+        net = random_network(seed)
+        try:
+            value, (side, _) = nx.minimum_cut(oracle(net), "source", "sink")
+        except nx.NetworkXUnbounded:
+            unbounded += 1
+            with pytest.raises(InvalidIR, match="minimum cut is infinite"):
+                solve(net)
+            continue
+        solution = solve(net)
+        verify(net, solution)
+        assert solution.value == value and solution.source_side <= side | {"source"}
+    assert 0 < unbounded < 500
+
+
+def every_network(inner: int, capacities: tuple[float, ...]) -> Iterator[FlowNetwork]:
+    """All networks over so many inner nodes, each edge absent or of one of the capacities; up to the names of the inner nodes.
+
+    Edges into the source, out of the sink and from a node to itself carry nothing, and are left out."""
+    names = [f"n{i}" for i in range(inner)]
+    places = [("source", "sink"), *(("source", n) for n in names), *((n, "sink") for n in names), *itertools.permutations(names, 2)]
+    order = {p: i for i, p in enumerate(places)}
+    swaps = [
+        [order[a if a in ("source", "sink") else turn[a], b if b in ("source", "sink") else turn[b]] for a, b in places]
+        for turn in (dict(zip(names, p, strict=True)) for p in itertools.permutations(names))
+    ]
+    for chosen in itertools.product((0.0, *capacities), repeat=len(places)):
+        if all(chosen <= tuple(chosen[i] for i in swap) for swap in swaps[1:]):  # the first of those that differ in names alone
+            yield network(*((a, b, c) for (a, b), c in zip(places, chosen, strict=True) if c))
+
+
+@pytest.mark.parametrize(("inner", "capacities", "count"), [(0, (1, 2, 3), 4), (1, (1, 2, 3), 64), (2, (1, 3), 1134), (3, (1,), 1504), (1, (1, INFINITE), 27)])
+def test_every_small_network_against_every_cut(inner: int, capacities: tuple[float, ...], count: int) -> None:
+    names, seen = [f"n{i}" for i in range(inner)], 0
+    sides = [{"source", *chosen} for size in range(inner + 1) for chosen in itertools.combinations(names, size)]
+    for net in every_network(inner, capacities):
+        seen += 1
+        smallest = min(cut_capacity(net, side) for side in sides)
+        if smallest == INFINITE:
+            with pytest.raises(InvalidIR):
+                solve(net)
+            continue
+        solution = solve(net)
+        verify(net, solution)
+        assert solution.value == smallest
+    assert seen == count
+
+
+def test_every_acyclic_network_of_four_inner_nodes_against_every_cut() -> None:
+    """Each edge absent or of capacity 1; an edge from the source to the sink would only add to every cut."""
+    names = ["n0", "n1", "n2", "n3"]
+    places = [*(("source", n) for n in names), *((n, "sink") for n in names), *itertools.combinations(names, 2)]
+    sides = [{"source", *chosen} for size in range(5) for chosen in itertools.combinations(names, size)]
+    crossing = [sum(1 << i for i, (a, b) in enumerate(places) if a in side and b not in side) for side in sides]
+    edges = [FlowEdge(a, b, 1.0) for a, b in places]
+    for chosen in range(1 << len(places)):
+        solution = solve(FlowNetwork(tuple(e for i, e in enumerate(edges) if chosen >> i & 1)))
+        assert solution.value == min((chosen & mask).bit_count() for mask in crossing)
 
 
 def test_paths_come_in_order_shortest_first() -> None:
@@ -140,3 +213,53 @@ def test_a_large_chain_has_networkx_cut() -> None:
     net = chain_network(3000)
     value, _ = nx.minimum_cut(oracle(net), "source", "sink")
     assert solve(net).value == value
+
+
+# ------------------------------------------------------------------------------------------------------------- drawing
+
+TEXTBOOK = network(("source", "a", 3), ("a", "b", 2), ("b", "sink", 3), ("a", "sink", 1), ("source", "b", 1), ("b", "c", INFINITE))
+SOLVED = replace(TEXTBOOK, solution=solve(TEXTBOOK))
+
+
+def test_text_of_a_network() -> None:
+    assert TEXTBOOK.text() == "5 nodes, 6 edges\nnot solved"
+    assert SOLVED.text() == (
+        "5 nodes, 6 edges\n"
+        "flow of 4 bytes\n"
+        "path 1: 1 bytes: source -> a -> sink\n"
+        "path 2: 1 bytes: source -> b -> sink\n"
+        "path 3: 2 bytes: source -> a -> b -> sink\n"
+        "cut: b -> sink: 3 bytes\n"
+        "cut: a -> sink: 1 bytes"
+    )
+
+
+def test_each_step_of_the_flow_can_be_drawn() -> None:
+    assert '"source" -> "a" [label="0 / 3"]' in SOLVED.dot(0) and "CUT" not in SOLVED.dot(2)
+    assert '"source" -> "b" [label="1 / 1" style="bold"]' in SOLVED.dot(2)
+    assert '"b" -> "sink" [label="3 / 3 CUT" style="dashed,bold"]' in SOLVED.dot() and '"b" -> "c" [label="0 / any"]' in SOLVED.dot()
+
+
+def test_flow_that_is_taken_back_is_drawn_as_taken_back() -> None:
+    net = network(("source", "a", 1), ("a", "b", 1), ("b", "sink", 1), ("source", "x", 1), ("x", "b", 1), ("a", "z", 1), ("z", "w", 1), ("w", "sink", 1))
+    solved = replace(net, solution=solve(net))
+    totals = {name: 0 for name in ("a", "b", "x", "z", "w")}
+    for a, b, flow in re.findall(r'"(\w+)" -> "(\w+)" \[label="(\d+) /', solved.dot()):
+        for name, sign in ((a, -1), (b, 1)):
+            if name in totals:
+                totals[name] += sign * int(flow)
+    assert set(totals.values()) == {0}, "what flows into a node flows out of it"
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="no Graphviz")
+def test_the_drawing_takes_its_colours_from_the_page_and_says_what_it_shows() -> None:
+    svg = SOLVED.svg()
+    assert svg is not None and "black" not in svg and "currentColor" in svg and 'aria-label="5 nodes, 6 edges, flow of 4 bytes"' in svg
+    assert svg.count('class="edge"') == 6 and "3 / 3 CUT" in svg
+
+
+def test_what_is_too_large_to_draw_is_told() -> None:
+    large = chain_network(600)
+    assert large.svg() is None and "edges: drawn" in large._repr_mimebundle_()["text/html"]
+    shown = SOLVED._repr_mimebundle_()
+    assert shown["text/plain"] == SOLVED.text() and "source → a → b → sink" in shown["text/html"] and "<script" not in shown["text/html"]

@@ -14,8 +14,6 @@ our tests. Left out: lower bounds, costs, and decomposition of the flow other th
 
 from __future__ import annotations
 
-import itertools
-
 from ..core.errors import InvalidIR
 from .ir import INFINITE, FlowEdge, FlowNetwork, FlowSolution
 
@@ -23,42 +21,33 @@ SOURCE, SINK = "source", "sink"
 
 
 class _Residual:
-    """The residual graph: arc ``2 * i`` is edge i, ``2 * i + 1`` its reverse; ``room`` is what each can still take.
-
-    The arcs that leave node n are ``arcs[start[n] : start[n + 1]]``: flat lists of ints, which the garbage collector need not walk.
-    """
+    """The residual graph: arc ``2 * i`` is edge i, ``2 * i + 1`` its reverse; ``room`` is what each can still take, ``arcs[n]`` leave node n."""
 
     def __init__(self, edges: tuple[FlowEdge, ...]) -> None:
-        index: dict[str, int] = {SOURCE: 0, SINK: 1}
-        self.head: list[int] = []  # the node an arc leads to
-        self.room: list[float] = []
-        for edge in edges:
-            if not edge.capacity >= 0:  # NaN too
-                raise InvalidIR(f"edge {edge.source} -> {edge.target} has capacity {edge.capacity}", why="a capacity is a number of bytes, 0 or more")
-            tail, head = index.setdefault(edge.source, len(index)), index.setdefault(edge.target, len(index))
-            self.head += (head, tail)
-            self.room += (edge.capacity, 0.0)
-        self.names = tuple(index)
-        degree = [0] * len(index)
-        for node in self.head:  # a node has as many arcs out as in: each has its reverse
-            degree[node] += 1
-        self.start = [0, *itertools.accumulate(degree)]
-        self.arcs = [0] * len(self.head)
-        place = self.start[:]
+        capacities = [e.capacity for e in edges]
+        if not all(c >= 0 for c in capacities):  # NaN too
+            wrong = next(e for e in edges if not e.capacity >= 0)
+            raise InvalidIR(f"edge {wrong.source} -> {wrong.target} has capacity {wrong.capacity}", why="a capacity is a number of bytes, 0 or more")
+        self.names = tuple(dict.fromkeys((SOURCE, SINK, *(n for e in edges for n in (e.source, e.target)))))
+        index = {name: i for i, name in enumerate(self.names)}
+        self.head = [0] * (2 * len(edges))  # the node an arc leads to
+        self.head[0::2], self.head[1::2] = [index[e.target] for e in edges], [index[e.source] for e in edges]
+        self.room: list[float] = [0.0] * len(self.head)
+        self.room[0::2] = capacities
+        self.arcs: list[list[int]] = [[] for _ in self.names]
         for arc, node in enumerate(self.head):
-            self.arcs[place[node]] = arc ^ 1
-            place[node] += 1
+            self.arcs[node].append(arc ^ 1)
 
     def levels(self) -> list[int]:
         """Distance of each node to the sink along arcs that have room; -1 where there is no way, or none as short as the source's."""
         level = [-1] * len(self.names)
         level[1] = distance = 0
-        front, head, room, arcs, start = [1], self.head, self.room, self.arcs, self.start
+        front, head, room, arcs = [1], self.head, self.room, self.arcs
         while front and level[0] < 0:
             distance += 1
             behind: list[int] = []
             for node in front:
-                for arc in arcs[start[node] : start[node + 1]]:
+                for arc in arcs[node]:
                     before = head[arc]
                     if level[before] < 0 and room[arc ^ 1] > 0:
                         level[before] = distance
@@ -68,8 +57,8 @@ class _Residual:
 
     def blocking_flow(self, level: list[int], found: list[tuple[tuple[str, ...], float]]) -> None:
         """Push along shortest paths until none is left, adding each to ``found``."""
-        head, room, arcs, start = self.head, self.room, self.arcs, self.start
-        cursor = start[:]
+        head, room, arcs = self.head, self.room, self.arcs
+        cursor = [0] * len(arcs)
         path: list[int] = []  # arcs from the source to `node`
         node = 0
         while True:
@@ -88,13 +77,13 @@ class _Residual:
                 node = head[path[full] ^ 1]  # back to where the first full arc starts
                 del path[full:]
                 continue
-            here, end, below = cursor[node], start[node + 1], level[node] - 1
-            while here < end and (level[head[arcs[here]]] != below or room[arcs[here]] <= 0):
+            leaving, here, below = arcs[node], cursor[node], level[node] - 1
+            while here < len(leaving) and (level[head[leaving[here]]] != below or room[leaving[here]] <= 0):
                 here += 1
             cursor[node] = here
-            if here < end:
-                path.append(arcs[here])
-                node = head[arcs[here]]
+            if here < len(leaving):
+                path.append(leaving[here])
+                node = head[leaving[here]]
             elif path:
                 node = head[path.pop() ^ 1]
                 cursor[node] += 1

@@ -172,5 +172,27 @@ class FlowNetwork:
     solution: FlowSolution | None = None
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    def text(self) -> str:
+        from .flow_drawing import network_text
+
+        return network_text(self)
+
+    def dot(self, paths: int | None = None) -> str:
+        """DOT, after the first ``paths`` augmenting paths."""
+        from .flow_drawing import network_dot
+
+        return network_dot(self, paths)
+
+    def svg(self, paths: int | None = None) -> str | None:
+        """An SVG element, after the first ``paths`` augmenting paths; None without Graphviz, and for what is too large to be laid out."""
+        from .flow_drawing import network_svg
+
+        return network_svg(self, paths)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from .flow_drawing import network_html
+
+        return {"text/plain": self.text(), "text/html": network_html(self)}
+
 
 INFINITE = float("inf")
