@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 import pytest
 import torch
 import torch.fx as fx
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from compiler_lab import capture, symbolic_trace
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.core.fx import GraphArtifact
 from compiler_lab.core.provenance import parents_of, stack_of
@@ -323,3 +325,71 @@ def test_random_joint_graphs_through_all_passes(f: Callable[..., Any], passes: S
         after = apply(one, joint, inputs)
         assert isinstance(after, JointGraph) and after.spec == joint.spec and after.state == joint.state
         joint = after
+
+
+# ----------------------------------------------------------------------------------------------------- torch-level graphs
+
+
+def _repeats(x: Tensor) -> Any:
+    torch.exp(x).sin()  # nobody reads it
+    x.t().neg()
+    return torch.relu(x) + torch.relu(x), x.sum(0) + x.sum(0), x.sum(1)
+
+
+def test_dead_code_and_common_subexpressions_above_autograd() -> None:
+    graph = capture(_repeats, X).graphs[0]
+    dead = eliminate_dead_code(graph)
+    assert [d.subject[0].split("/")[1] for d in dead.decisions] == ["exp", "sin", "t", "neg"]
+    after = eliminate_common_subexpressions(dead)
+    after.check()
+    assert [d.reason for d in after.decisions[4:]] == ["duplicate", "duplicate"]
+    torch.testing.assert_close(after.run(X), graph.run(X), rtol=0, atol=0)
+
+
+KEPT: dict[str, Callable[[Tensor], Any]] = {
+    "draws": lambda x: (torch.rand(3), x + 1)[1],
+    "draws, as a method": lambda x: (x.bernoulli(0.5), x + 1)[1],
+    "may raise on its indices": lambda x: (x[x.long()], x + 1)[1],
+    "may divide by zero": lambda x: (x.int() // x.int(), x + 1)[1],
+    "gathers": lambda x: (torch.gather(x, 0, x.long()), x + 1)[1],
+    "writes": lambda x: (x.add_(1), x + 1)[1],
+    "writes out": lambda x: (torch.add(x, 1, out=x), x + 1)[1],
+    "asserts": lambda x: (torch._assert(True, "no"), x + 1)[1],
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_not_dead_above_autograd(name: str) -> None:
+    graph = symbolic_trace(KEPT[name], torch.ones(4, 4))
+    after = eliminate_dead_code(graph)
+    assert after.text() == graph.text() and not after.decisions
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (lambda x: (x.exp(), x.exp()), "both_returned"),
+        (lambda x: (x.exp().t(), x.exp().view(16)), "both_returned"),
+        (lambda x: (x.exp().chunk(2)[0], torch.flatten(x.exp())), "both_returned"),
+        (lambda x: torch.rand(4) + torch.rand(4) + x, ""),
+        (lambda x: F.dropout(x, 0.5) + F.dropout(x, 0.5), ""),
+        (lambda x: (y := x.exp(), y.add_(1), x.exp())[2], "writes"),
+    ],
+)
+def test_what_is_not_merged_above_autograd(f: Callable[..., Any], expected: str) -> None:
+    for graph in (symbolic_trace(f, X), capture(f, X).graphs[0]):
+        after = eliminate_common_subexpressions(graph)
+        assert after.text() == graph.text() and [d.reason for d in after.decisions] == ([expected] if expected else [])
+
+
+@given(alias_programs(), st.permutations(PASSES))
+@settings(max_examples=40, deadline=None)
+def test_random_aliases_above_autograd(f: Callable[..., Any], passes: Sequence[Callable[[GraphArtifact], GraphArtifact]]) -> None:
+    inputs = [torch.randn(4, 4, dtype=torch.float64) for _ in range(2)]
+    graph = after = capture(f, *inputs).graphs[0]
+    for one in passes:
+        after = one(after)
+        after.check()
+        (want, state), (got, state_after) = outcome(graph, inputs), outcome(after, inputs)
+        assert torch.equal(state, state_after) and sharing(got) == sharing(want)
+        assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(got, want, strict=True))

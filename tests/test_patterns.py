@@ -309,7 +309,9 @@ def test_sizes_that_are_symbols() -> None:
 )
 def test_what_writes(f: Callable[..., Any], expected: bool) -> None:
     graph = fx.Graph()
-    proxy = fx.Proxy(graph.placeholder("x"), fx.proxy.GraphAppendingTracer(graph))  # pyright: ignore[reportAttributeAccessIssue]
+    x = graph.placeholder("x")
+    x.meta["val"] = X
+    proxy = fx.Proxy(x, fx.proxy.GraphAppendingTracer(graph))  # pyright: ignore[reportAttributeAccessIssue]
     f(proxy)
     assert writes(list(graph.nodes)[-1]) is expected
 
@@ -319,6 +321,7 @@ def test_what_nobody_can_see_into_is_taken_to_write() -> None:
     x = graph.placeholder("x")
     assert writes(graph.call_function(operator.iadd, (x, 1))) and writes(graph.call_function(operator.setitem, (x, 0, 1)))
     assert writes(graph.call_function(compiler_lab.compile, (x,))) and writes(graph.call_function(torch._C._set_grad_enabled, (True,)))
+    assert writes(graph.call_method("append", (x, 1)))  # of a list, for all that is known
     assert not writes(x) and draws(graph.call_function(torch.rand, (3,))) and draws(graph.call_method("bernoulli", (x,))) and not draws(x)
 
 

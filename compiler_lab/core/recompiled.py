@@ -70,7 +70,7 @@ def _in_sight(result: Any) -> Iterator[Any]:
 
 
 def _is_filled(cell: types.CellType) -> bool:
-    return cell != types.CellType()
+    return cell != types.CellType()  # against an empty one only emptiness is compared, never the contents
 
 
 def _is_generated(value: Any) -> bool:

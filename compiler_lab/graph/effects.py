@@ -1,6 +1,7 @@
-"""What a torch-level node does beside giving a value: does it write to memory that others read, does it draw random numbers.
+"""What a torch-level node does beside giving a value: does it write to memory that others read, draw random numbers, raise on its data.
 
-In: a node of any graph. Out: yes or no, on the safe side: of a function that is not torch's own, and of a module with state, it is said that it writes.
+In: a node of any graph. Out: yes or no, on the safe side: of a function that is not torch's own, of a method of what is not known to be a tensor,
+and of a module with state, it is said that it writes.
 Aten overloads are told by their schema (``core/schema.py``); torch's functions and methods have none, and are told by PyTorch's own
 conventions: a trailing underscore, ``out=``, ``inplace=True``, in-place operators; the rest are rows in ``WRITERS``.
 PyTorch's counterpart: ``torch/fx/node.py`` (is_impure), which knows fewer of them.
@@ -17,10 +18,11 @@ import torch
 import torch.fx as fx
 import torch.nn.functional as F
 
-from ..core.schema import is_random, mutates, overload
+from ..core.schema import DATA_CHECKED, INTEGER_DIVISIONS, is_random, may_raise, mutates, overload
+from .values import tensor_of
 
 IN_PLACE = frozenset("iadd isub imul itruediv ifloordiv imod ipow imatmul ilshift irshift iand ior ixor setitem delitem iconcat".split())
-METHODS = frozenset(("backward", "retain_grad", "register_hook", *(f"__{n}__" for n in IN_PLACE)))
+METHODS = frozenset(("backward", "retain_grad", "register_hook", "record_stream", *(f"__{n}__" for n in IN_PLACE)))
 RANDOM = frozenset(
     "rand rand_like randn randn_like randint randint_like randperm normal bernoulli multinomial poisson binomial dropout dropout1d dropout2d dropout3d "
     "alpha_dropout feature_dropout feature_alpha_dropout native_dropout rrelu gumbel_softmax scaled_dot_product_attention multi_head_attention_forward "
@@ -93,7 +95,7 @@ def writes(node: fx.Node) -> bool:
         return _module_writes(node)
     if node.op == "call_method":
         name = str(node.target)
-        return name in METHODS or (name.endswith("_") and not name.endswith("__"))
+        return tensor_of(node.args[0]) is None or name in METHODS or (name.endswith("_") and not name.endswith("__"))
     if node.op != "call_function":
         return False
     return mutates(node) if overload(node) is not None else _function_writes(node)
@@ -101,6 +103,19 @@ def writes(node: fx.Node) -> bool:
 
 def draws(node: fx.Node) -> bool:
     """The node may draw random numbers."""
-    if node.op == "call_module":
-        return True
-    return is_random(node) or (node.op.startswith("call") and (getattr(node.target, "__name__", None) or str(node.target)) in RANDOM)
+    if overload(node) is not None:
+        return is_random(node)
+    return node.op == "call_module" or (node.op.startswith("call") and (getattr(node.target, "__name__", None) or str(node.target)) in RANDOM)
+
+
+def may_fail(node: fx.Node) -> bool:
+    """The node may raise for some elements of its inputs, whatever their shapes: as ``schema.may_raise``, of torch's functions and methods too."""
+    if overload(node) is not None or not node.op.startswith("call"):
+        return may_raise(node)
+    name = getattr(node.target, "__name__", None) or str(node.target)
+    inputs = [tensor_of(i) for i in node.all_input_nodes]
+    if name == "getitem":
+        return any(isinstance(i, torch.Tensor) for i in inputs[1:])
+    if name in INTEGER_DIVISIONS:
+        return not any(i is not None and i.is_floating_point() for i in inputs)
+    return node.op == "call_module" or any(part in name for part in DATA_CHECKED)

@@ -3,8 +3,9 @@
 In: any ``GraphArtifact``. Out: the same class, stage and inputs, a new module; untouched nodes keep their names, stacks and
 parents, a node that stands for several has the parents of all of them.
 Always holds: ``run`` gives the same values, outputs are as distinct in memory as before, random numbers are drawn as often
-and in the same order, and the graph given is not changed. Whatever a pass cannot see into (a Python function, a method, a
+and in the same order, and the graph given is not changed. Whatever a pass cannot see into (a Python function that is not torch's, a
 submodule) it keeps and does not reorder; all but ``eliminate_dead_code`` leave a graph that writes to tensors alone.
+Dead code and common subexpressions work on torch-level graphs as well (``effects.py``), the other two on aten graphs.
 PyTorch's counterparts: ``torch/fx/graph.py`` (eliminate_dead_code), ``torch/_functorch/compile_utils.py`` (fx_graph_cse),
 ``torch/_inductor/constant_folding.py`` and ``torch/_inductor/fx_passes/joint_graph.py`` (no-op views).
 """
@@ -12,20 +13,23 @@ PyTorch's counterparts: ``torch/fx/graph.py`` (eliminate_dead_code), ``torch/_fu
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
 import torch.fx as fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils._pytree import tree_leaves
 
 from ..core.artifact import Decision
 from ..core.fx import GraphArtifact
 from ..core.provenance import parents_of
-from ..core.schema import has_effect, is_random, is_view, must_run, mutates, op_name, overload
+from ..core.schema import has_effect, is_random, is_view, mutates, op_name, overload
+from .effects import draws, may_fail, writes
+from .values import share_memory
 
 G = TypeVar("G", bound=GraphArtifact)
+PURE_KINDS = ("call_function", "call_method", "get_attr")  # calls of modules are kept as they are
 
 REASONS = {
     "unread": "nobody reads it, and running it has no effect of its own",
@@ -42,6 +46,7 @@ REASONS = {
 def _copy(graph: GraphArtifact) -> fx.Graph:
     """A copy to edit. Unlike ``core.fx.fork`` it keeps parents: ids are the same, since the stage is."""
     new = fx.Graph()
+    new._codegen = graph.graph._codegen
     mapping: dict[fx.Node, fx.Node] = {}
     for node in graph.graph.nodes:
         copied = mapping[node] = new.node_copy(node, mapping.__getitem__)
@@ -61,13 +66,8 @@ def _told(graph: GraphArtifact, kind: str, node: fx.Node, outcome: str, reason: 
 
 
 def _is_opaque(node: fx.Node) -> bool:
-    """Something whose effects cannot be told from a schema."""
-    return node.op in ("call_module", "call_method") or (node.op == "call_function" and overload(node) is None and node.target not in PURE_FUNCTIONS)
-
-
-PURE_FUNCTIONS = frozenset(
-    getattr(operator, n) for n in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "matmul", "eq", "ne", "lt", "le", "gt", "ge")
-)
+    """No overload, and it writes, or its effects cannot be told."""
+    return overload(node) is None and writes(node)
 
 
 def _replace(node: fx.Node, other: fx.Node) -> None:
@@ -83,13 +83,24 @@ def _left_alone(graph: G, kind: str) -> G | None:
 
 def _returned(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory reaches an output: the outputs and what they are views of."""
-    found: set[fx.Node] = set()
-    for node in graph.output_node().all_input_nodes:
-        found.add(node)
-        while is_view(node) or op_name(node) == "getitem":
-            node = node.all_input_nodes[0]
+    found, queue = set[fx.Node](), list(graph.output_node().all_input_nodes)
+    while queue:
+        node = queue.pop()
+        if node not in found:
             found.add(node)
+            queue += _viewed(node)
     return found
+
+
+def _viewed(node: fx.Node) -> Sequence[fx.Node]:
+    """The inputs that ``node`` may show the memory of: below autograd the schema tells, above it the values do, as far as they are known."""
+    if overload(node) is not None or op_name(node) == "getitem":
+        return node.all_input_nodes[:1] if is_view(node) or op_name(node) == "getitem" else ()
+    return [i for i in node.all_input_nodes if _may_share(i.meta.get("val"), node.meta.get("val"))]
+
+
+def _may_share(a: Any, b: Any) -> bool:
+    return a is None or b is None or any(share_memory(x, y) for x in tree_leaves(a) for y in tree_leaves(b))
 
 
 # ------------------------------------------------------------------------------------------------------------- dead code
@@ -99,7 +110,7 @@ def eliminate_dead_code(graph: G) -> G:
     """Drops what no output depends on. Kept: placeholders, what has an effect (writes, draws, returns nothing, is opaque), and what may raise."""
     edited, decisions = _copy(graph), list[Decision]()
     for node in reversed(edited.nodes):
-        if not node.users and node.op in ("call_function", "get_attr") and not must_run(node) and not _is_opaque(node):
+        if not node.users and node.op in PURE_KINDS and not (has_effect(node) or _is_opaque(node) or draws(node) or may_fail(node)):
             decisions.append(_told(graph, "eliminate", node, "removed", "unread"))
             edited.erase_node(node)
     return _result(graph, edited, reversed(decisions))
@@ -132,7 +143,7 @@ def eliminate_common_subexpressions(graph: G) -> G:
     returned = _returned(edited)
     seen: dict[Any, fx.Node] = {}
     for node in list(edited.nodes):
-        if node.op not in ("call_function", "get_attr") or has_effect(node):
+        if node.op not in PURE_KINDS or (has_effect(node) if overload(node) is not None else draws(node)):
             continue
         key = (node.op, node.target, _key(node.args), _key(node.kwargs))
         first = seen.setdefault(key, node)

@@ -22,7 +22,7 @@ import torch.fx as fx
 
 from ..core.errors import Unsupported
 from ..core.fx import format_arg
-from .spellings import Call, read
+from .spellings import Call, key_of, read
 from .symbolic import symbolic_trace
 from .values import Graph, module_of
 
@@ -109,11 +109,16 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class _Search:
-    """One pattern in one graph, whose calls are read once."""
+    """One pattern in one graph. Calls are read when they are met: most of a graph cannot be part of a match."""
 
-    def __init__(self, pattern: Pattern, graph: fx.Graph, calls: Mapping[fx.Node, Call]) -> None:
-        self.pattern, self.calls = pattern, calls
+    def __init__(self, pattern: Pattern, graph: fx.Graph) -> None:
+        self.pattern, self.calls = pattern, dict[fx.Node, Call | None]()
         self.place = {n: i for i, n in enumerate(graph.nodes)}
+
+    def call(self, node: fx.Node) -> Call | None:
+        if node not in self.calls:
+            self.calls[node] = read(node)
+        return self.calls[node]
 
     def fit(self, part: Any, found: Any, bound: Binding) -> Iterator[Binding]:
         """The ways in which ``found`` can stand for ``part`` of the pattern, given what is ``bound``."""
@@ -128,8 +133,8 @@ class _Search:
                 yield bound
         elif part.op == "placeholder":
             yield {**bound, part: found}
-        elif isinstance(found, fx.Node) and found in self.calls and self.calls[found].key == self.pattern.calls[part].key:
-            for order in self.calls[found].orders():
+        elif isinstance(found, fx.Node) and key_of(found) == self.pattern.calls[part].key and (call := self.call(found)) is not None:
+            for order in call.orders():
                 yield from self.fit_all(tuple(self.pattern.calls[part].arguments.values()), order, {**bound, part: found})
 
     def fit_all(self, parts: tuple[Any, ...], found: tuple[Any, ...], bound: Binding) -> Iterator[Binding]:
@@ -148,17 +153,17 @@ class _Search:
             yield Match(self.pattern, root, operands, {p.name: bound[p] for p in inner}, exchanged)
 
     def exchanged(self, part: fx.Node, bound: Binding) -> bool:
-        wanted, given = self.pattern.calls[part].arguments.values(), self.calls[bound[part]].arguments.values()
+        call = self.call(bound[part])
+        wanted, given = self.pattern.calls[part].arguments.values(), call.arguments.values() if call is not None else ()
         return any(isinstance(p, fx.Node) and bound.get(p) is not g for p, g in zip(wanted, given, strict=True) if isinstance(g, fx.Node))
 
 
 def search(graph: fx.Graph, pattern: Pattern) -> Iterator[tuple[Match, ...]]:
     """For each node that the pattern can give, in order, the ways in which it does."""
-    calls = {n: call for n in graph.nodes if (call := read(n)) is not None}
-    one = _Search(pattern, graph, calls)
+    one = _Search(pattern, graph)
     key = pattern.calls[pattern.result].key
-    for node, call in calls.items():
-        if call.key == key and (found := tuple(one.at(node))):
+    for node in graph.nodes:
+        if key_of(node) == key and (found := tuple(one.at(node))):
             yield found
 
 

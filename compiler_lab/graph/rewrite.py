@@ -157,9 +157,11 @@ class _Rewriter:
 
 def rewrite(graph: fx.Graph, pattern: Pattern, stage: str) -> list[Decision]:
     """Rewrites ``graph`` itself; nodes are named ``stage/name`` in the decisions. For who has a bare graph of values, such as a pass of torch's."""
+    matches, decisions = list(search(graph, pattern)), list[Decision]()
+    if not matches:
+        return decisions
     run = _Rewriter(graph, pattern, stage)
-    decisions: list[Decision] = []
-    for found in list(search(graph, pattern)):
+    for found in matches:
         tried: list[Decision] = []
         for match in found:
             tried.append(run.decide(match))

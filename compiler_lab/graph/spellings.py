@@ -164,11 +164,24 @@ def _table() -> Mapping[Target, tuple[Operation, tuple[str, ...]]]:
 # --------------------------------------------------------------------------------------------------------------- reading
 
 
+def _target(node: fx.Node) -> Target:
+    return f".{node.target}" if node.op == "call_method" else f"self.{node.target}" if node.op == "call_module" else node.target
+
+
+def key_of(node: fx.Node) -> Any:
+    """What ``read(node).key`` would be, without reading; None of what is no call."""
+    if not node.op.startswith("call"):
+        return None
+    target = _target(node)
+    row = _table().get(target)
+    return target if row is None else row[0].name
+
+
 def read(node: fx.Node) -> Call | None:
     """The call that ``node`` makes; None for placeholders, attributes, outputs and calls that a row cannot read (``out=``)."""
-    if node.op not in ("call_function", "call_method", "call_module"):
+    if not node.op.startswith("call"):
         return None
-    target: Target = f".{node.target}" if node.op == "call_method" else f"self.{node.target}" if node.op == "call_module" else node.target
+    target = _target(node)
     row = _table().get(target)
     if row is None:
         return Call(None, target, _by_signature(node))

@@ -153,6 +153,9 @@ def layout(value: Any) -> Any:
 
 
 def share_memory(a: Any, b: Any) -> bool:
-    """Two tensors, fake or real, of one storage."""
-    tensors = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
-    return tensors and operator.eq(*(t.untyped_storage()._cdata for t in (a, b)))
+    """Two tensors, fake or real, of one storage; of tensors that have none (sparse ones) it is taken that they do."""
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
+        return False
+    if a.layout is not torch.strided or b.layout is not torch.strided:
+        return True
+    return operator.eq(*(t.untyped_storage()._cdata for t in (a, b)))
