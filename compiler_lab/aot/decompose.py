@@ -112,10 +112,10 @@ class _Decomposer:
         self.tracer.finish(new, val)
         if isinstance(val, Tensor):
             return self.handle(new, val)
-        return [None if v is None else self.handle(self.element(new, i, v), v) for i, v in enumerate(val or ())]
+        return [None if v is None else self.keep(self.element(new, i), v) for i, v in enumerate(val or ())]
 
-    def element(self, source: fx.Node, index: int, val: Any) -> fx.Node:
-        return self.tracer.finish(self.tracer.graph.create_node("call_function", operator.getitem, (source, index), name="getitem"), val)
+    def element(self, source: fx.Node, index: int) -> fx.Node:
+        return self.tracer.graph.create_node("call_function", operator.getitem, (source, index), name="getitem")
 
     def handle(self, node: fx.Node, val: Tensor) -> Tensor:
         """A tensor of its own for each node: two nodes may share one recorded value."""

@@ -12,7 +12,7 @@ The functional twin of an operator is found by its schema. PyTorch's counterpart
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -26,18 +26,23 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import inherit, own_location, stack_of
-from ..core.schema import base_of, is_view
+from ..core.schema import base_of, bound, is_view, written_names
+from .fake import is_dense
+from .fills import FILLS, conform
 from .ir import JointGraph
-from .schemas import bound, call_of, functional_twin, written_names
-from .tracer import has_overlap, laid_out_alike, restride
-from .view_rows import COVERS, PARTS, WRITE, viewable
+from .schemas import call_of, functional_twin
+from .tracer import has_overlap, laid_out_alike, restride, storage_length
+from .twins import copying_twin
+from .view_rows import COVERS, PARTS, PLACED, WRITE, viewable
 
 aten = torch.ops.aten
 
 REASONS = {
     "in-place": "the operator writes to its argument: its functional twin gives a new value instead",
+    "copied-arguments": "the operator writes and has no functional form: it is run on copies of what it writes, which are the new values",
     "scattered": "the write goes through a view: the new value is put back into what it is a view of",
     "replayed": "what this is a view of has been written to since: the view is made again from the new value",
+    "placed": "a view of memory rather than of values: what it is taken of is copied into the layout that it had",
     "layout": "the functional result is laid out differently from what the program returns: it is copied into that layout",
     "own-memory": "the value is an input's or another output's as well: an output has memory of its own",
 }
@@ -149,16 +154,39 @@ class _Functionalizer:
             if view.parent is None or view.op is None:
                 view.node = view.base.value
             else:
-                parent = self.read(view.parent)
-                view.node = self.apply(view.op, parent, view.args, view.kwargs or {})
+                view.node = self.made(view.op, view.parent, view.args, view.kwargs or {})
                 self.decide("replayed", "replayed", view=view.node.name)
             view.version = view.base.version
         return view.node
 
-    def apply(self, op: OpOverload, parent: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> fx.Node:
-        if op in (aten.view.default, aten._unsafe_view.default) and not viewable(parent.meta["val"], args[0]):
-            parent = self.emit(aten.clone.default, parent, memory_format=torch.contiguous_format)
-        return self.emit(op, parent, *args, **kwargs)
+    def made(self, op: OpOverload, source: View, args: Sequence[Any], kwargs: Mapping[str, Any], recorded: Any = None, name: str = "") -> fx.Node:
+        """``op`` of the present value of ``source``, which may be laid out differently now from when the program took the view."""
+        parent = self.placed(source, op) if op in PLACED else self.read(source)
+        if op is aten.as_strided.default:
+            size, stride, offset = args
+            if source.base.version:
+                self.within(source, op, size, stride, offset)
+            args = (size, stride, offset + parent.meta["val"].storage_offset())
+        elif op in (aten.view.default, aten._unsafe_view.default) and not viewable(parent.meta["val"], args[0]):
+            parent, recorded = self.emit(aten.clone.default, parent, memory_format=torch.contiguous_format), None
+        return self.node(op, (parent, *args), kwargs, recorded, name)
+
+    def placed(self, view: View, op: OpOverload) -> fx.Node:
+        """The value of ``view``, laid out as in the trace."""
+        node, like = self.read(view), view.like
+        val = node.meta["val"]
+        if _same_layout(val, like) and val.storage_offset() in (0, 0 if view.base.version else like.storage_offset()):
+            return node
+        if has_overlap(like):
+            raise self.unsupported(f"{op} of memory that was written to and is laid out differently now", "as-strided-layout")
+        self.decide("copied", "placed")
+        return restride(self.emit, node, like)
+
+    def within(self, view: View, op: OpOverload, size: Sequence[int], stride: Sequence[int], offset: int) -> None:
+        """Raises ``Unsupported`` where ``as_strided`` reaches past the elements of ``view``, into memory that no value here stands for."""
+        reach = storage_length(torch.empty_strided(tuple(size), tuple(stride), device="meta"))
+        if offset < 0 or offset + reach > view.like.numel() or not is_dense(view.like):
+            raise self.unsupported(f"{op} of memory that was written to, past the elements of what it is taken of", "as-strided-layout")
 
     def now(self, old: Any) -> Any:
         """Arguments of the old graph as arguments of the new one, read now."""
@@ -197,31 +225,31 @@ class _Functionalizer:
         fx.map_arg((args, kwargs), new.append)
         before: list[fx.Node] = []
         fx.map_arg((old.args, old.kwargs), before.append)
-        same = all(_same_layout(a.meta["val"], b.meta["val"]) for a, b in zip(new, before, strict=True))
+        same = all(_same_place(a.meta["val"], b.meta["val"]) for a, b in zip(new, before, strict=True))
         return old.meta["val"] if same else None
 
     def view(self, old: fx.Node, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> View:
         source = old.args[0]
         if not isinstance(source, fx.Node) or not isinstance(old.meta["val"], Tensor):
             raise self.unsupported(f"{op}, which gives several views", "view")
-        parent, rest = self.view_of(source), tuple(args[1:])
+        parent, rest, recorded = self.view_of(source), tuple(args[1:]), self.known(old, args, kwargs)
         if op is aten.as_strided.default:
-            parent, rest = self.root(parent, rest)
-        recorded = self.known(old, args, kwargs) if parent is self.view_of(source) else None
-        node = (
-            self.node(op, (self.read(parent), *rest), kwargs, recorded, old.name) if recorded is not None else self.apply(op, self.read(parent), rest, kwargs)
-        )
+            return self.strided(old, parent, *rest)
+        node = self.made(op, parent, rest, kwargs, recorded, old.name)
         return View(parent.base, node, parent.base.version, old.meta["val"], parent, op, rest, kwargs)
 
-    def root(self, view: View, args: tuple[Any, ...]) -> tuple[View, tuple[Any, ...]]:
-        """``as_strided`` sees through views to the memory: it is taken of the whole base, which has to be laid out as recorded."""
-        size, stride, *offset = args
-        start = offset[0] if offset and offset[0] is not None else view.like.storage_offset()
-        while view.parent is not None:
-            view = view.parent
-        if view.base.version and (view.like.storage_offset() or not _same_layout(self.read(view).meta["val"], view.like)):
-            raise self.unsupported("as_strided of memory that was written to and is laid out differently now", "as-strided-layout")
-        return view, (size, stride, start)
+    def strided(self, old: fx.Node, source: View, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> View:
+        """``as_strided`` sees through views to the memory: it is taken of the whole of what has this dtype, its offset counted from there."""
+        root, start = source, source.like.storage_offset() if offset is None else offset
+        while root.parent is not None and root.parent.like.dtype == source.like.dtype:
+            root = root.parent
+        args = (size, stride, start - root.like.storage_offset())
+        if offset is None and not root.base.version and _same_layout(source.node.meta["val"], source.like):
+            # no offset is written down: inputs of later calls may begin elsewhere in their memory
+            node = self.node(aten.as_strided.default, (source.node, size, stride), {}, old.meta["val"], old.name)
+        else:
+            node = self.made(aten.as_strided.default, root, args, {}, None, old.name)
+        return View(root.base, node, root.base.version, old.meta["val"], root, aten.as_strided.default, args, {})
 
     def parts(self, old: fx.Node, op: OpOverload) -> Many:
         """``split`` and ``unbind``: one view for each result, so that each can be made again alone."""
@@ -239,33 +267,59 @@ class _Functionalizer:
 
     def mutate(self, old: fx.Node, op: OpOverload) -> View | Many | None:
         """The functional twin of ``op``, its results written to the arguments they belong to."""
-        arguments = bound(op, old.args, old.kwargs)
-        written = written_names(op)
-        fresh_returns = [i for i, r in enumerate(op._schema.returns) if r.alias_info is None]
+        arguments, written, returns = bound(op, old.args, old.kwargs), written_names(op), op._schema.returns
+        fresh = [i for i, r in enumerate(returns) if r.alias_info is None]
         if op in FILLS:
             results: list[Any] = [FILLS[op](self.emit, self.view_of(old.args[0]).like, *self.now(old.args[1:]))]  # pyright: ignore[reportArgumentType]
         else:
             results = self.twin(op, arguments, written)
-        for name, value in zip(written, results[len(fresh_returns) :], strict=True):
+        recorded = old.meta["val"] if len(returns) != 1 else (old.meta["val"],)
+        again = dict(zip(written, [v for v, r in zip(recorded or (), returns, strict=True) if r.alias_info is not None], strict=False))
+        for name, value in zip(written, results[len(fresh) :], strict=True):
+            self.resize(arguments[name], again.get(name))
             self.store(arguments[name], value)
         self.decide("opened", "in-place")
-        if len(op._schema.returns) == 1 and not fresh_returns:
-            return self.env[arguments[written[0]]] if isinstance(arguments[written[0]], fx.Node) else None
-        views = {i: self.fresh(n, n.meta["val"]) for i, n in zip(fresh_returns, results, strict=False)}
-        for i, name in zip([i for i in range(len(op._schema.returns)) if i not in views], written, strict=False):
+        views = {i: self.fresh(n, n.meta["val"]) for i, n in zip(fresh, results, strict=False)}
+        for i, name in zip([i for i in range(len(returns)) if i not in views], written, strict=False):
             views[i] = self.view_of(arguments[name])
-        return views[0] if len(op._schema.returns) == 1 else Many(None, views)
+        return (views[0] if len(returns) == 1 else Many(None, views)) if returns else None
+
+    def resize(self, target: Any, after: Any) -> None:
+        """``out`` without elements gets memory of the result's size."""
+        if isinstance(target, fx.Node) and isinstance(after, Tensor) and after.shape != (view := self.view_of(target)).like.shape:
+            if view.like.numel():
+                raise self.unsupported(f"{self.old.target} changes the size of a tensor that has elements", "storage-change")
+            self.env[target] = self.fresh(view.node, after)
 
     def twin(self, op: OpOverload, arguments: Mapping[str, Any], written: Sequence[str]) -> list[Any]:
         """Results of the functional twin: fresh ones first, then one for each written argument."""
         found = functional_twin(op)
         if found is None:
-            raise self.unsupported(f"{op} writes to {', '.join(written)} and has no functional twin", "no-functional-twin")
+            self.apart(op, arguments, written)
+            found = copying_twin(op)
+            self.decide("wrapped", "copied-arguments", twin=str(found))
         args, kwargs = call_of(found, arguments)
+        told = [a.name for a in found._schema.arguments if a.name not in arguments]
+        if told:  # a factory
+            like = self.view_of(arguments[written[0]]).like
+            kwargs = {**kwargs, **{k: v for k, v in (("dtype", like.dtype), ("device", like.device), ("pin_memory", False)) if k in told}}
         new = self.node(found, self.now(args), self.now(kwargs), None)
         if len(found._schema.returns) == 1:
             return [new]
         return [self.node(operator.getitem, (new, i), {}, v, "getitem") for i, v in enumerate(new.meta["val"])]
+
+    def apart(self, op: OpOverload, arguments: Mapping[str, Any], written: Sequence[str]) -> None:
+        """Raises ``Unsupported`` where what is written shares memory with another argument: copies of the two would not."""
+        nodes = {name: list[fx.Node]() for name in arguments}
+        for name, value in arguments.items():
+            fx.map_arg(value, nodes[name].append)
+        bases = {name: [self.view_of(n).base for n in found] for name, found in nodes.items()}
+        if any(value is None for name, value in arguments.items() if name in written):
+            raise self.unsupported(f"{op} may write to nothing", "no-functional-twin")
+        for name in written:
+            others = [b for other, found in bases.items() if other != name for b in found]
+            if len(set(map(id, bases[name]))) < len(bases[name]) or any(b in bases[name] for b in others):
+                raise self.unsupported(f"{op} writes to {name}, which shares memory with another of its arguments", "aliased-arguments")
 
     def store(self, target: Any, value: Any) -> None:
         """``target`` (a node of the old graph, or a list of them, or None) now has ``value``."""
@@ -284,7 +338,11 @@ class _Functionalizer:
             row = WRITE.get(view.op)
             if row is None:
                 raise self.unsupported(f"a write through a view made by {view.op}", "write-through-view", "there is no rule that puts the value back")
-            old = view.parent.node if view.op in COVERS else self.read(view.parent)
+            if view.op is aten.as_strided.default:
+                self.within(view.parent, view.op, *view.args)
+                old = self.placed(view.parent, view.op)
+            else:
+                old = view.parent.node if view.op in COVERS else self.read(view.parent)
             scattered = row(self.emit, old, view.parent.like, view.args, value)
             if scattered is None:
                 raise self.unsupported(f"a write through {view.op} of memory that it repeats or reinterprets", "write-through-view")
@@ -327,42 +385,11 @@ class _Functionalizer:
         return node
 
 
-def conform(emit: Callable[..., fx.Node], node: fx.Node, like: Tensor) -> fx.Node:
-    """A functional result as an in-place operator would have stored it: of the written tensor's dtype and shape."""
-    val = node.meta["val"]
-    if val.dtype != like.dtype:
-        node = emit(aten._to_copy.default, node, dtype=like.dtype)
-    return node if val.shape == like.shape else emit(aten.expand.default, node, list(like.shape))
-
-
-# -- fills: what a whole new value needs nothing of the old one for -----------------------------------------------------------
-
-
-def _fill(emit: Callable[..., fx.Node], like: Tensor, value: Any) -> fx.Node:
-    if isinstance(value, fx.Node):
-        return emit(aten.expand.default, conform(emit, value, value.meta["val"].to(like.dtype)), list(like.shape))
-    return emit(aten.full.default, list(like.shape), value, dtype=like.dtype, device=like.device, pin_memory=False)
-
-
-def _zero(emit: Callable[..., fx.Node], like: Tensor) -> fx.Node:
-    return _fill(emit, like, 0)
-
-
-def _copy(emit: Callable[..., fx.Node], like: Tensor, source: fx.Node, non_blocking: bool = False) -> fx.Node:
-    if source.meta["val"].device != like.device:
-        return emit(aten._to_copy.default, source, dtype=like.dtype, device=like.device)
-    return conform(emit, source, like)
-
-
-FILLS: dict[OpOverload, Callable[..., fx.Node]] = {
-    aten.fill_.Scalar: _fill,
-    aten.fill_.Tensor: _fill,
-    aten.zero_.default: _zero,
-    aten.copy_.default: _copy,
-}
-
-
 def _same_layout(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.dtype == b.dtype and laid_out_alike(a, b)
     return not isinstance(a, Tensor) and not isinstance(b, Tensor)
+
+
+def _same_place(a: Any, b: Any) -> bool:
+    return _same_layout(a, b) and (not isinstance(a, Tensor) or a.storage_offset() == b.storage_offset())

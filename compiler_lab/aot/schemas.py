@@ -15,6 +15,8 @@ import torch
 import torch.fx as fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from ..core.schema import bound, written_names
+
 aten = torch.ops.aten
 
 NAMED_TWINS: dict[OpOverload, OpOverload] = {
@@ -33,11 +35,15 @@ NAMED_TWINS: dict[OpOverload, OpOverload] = {
 """Twins that the rule of names does not find."""
 
 
+TOLD_BY_OUT = ("dtype", "layout", "device", "pin_memory")
+"""Arguments of the functional form of a factory that the tensor written into says."""
+
+
 @cache
 def functional_twin(op: OpOverload) -> OpOverload | None:
     """The operator that returns what ``op`` writes: of the same name without ``_`` (or with ``_functional``), and the same arguments.
 
-    An argument that is only written (``out``) is not among them.
+    An argument that is only written (``out``) is not among them; a factory's has dtype and device of its own (``TOLD_BY_OUT``) instead.
     """
     if op in NAMED_TWINS:
         return NAMED_TWINS[op]
@@ -51,17 +57,12 @@ def functional_twin(op: OpOverload) -> OpOverload | None:
             continue
         overloads = sorted(packet.overloads(), key=lambda o: o != op._overloadname)
         for overload in (getattr(packet, o) for o in overloads):
-            if not overload._schema.is_mutable and sorted((a.name, str(a.type)) for a in overload._schema.arguments) == wanted:
+            if overload._schema.is_mutable:
+                continue
+            mine = [(a.name, str(a.type)) for a in overload._schema.arguments]
+            if sorted(mine) == wanted or (outs and sorted(a for a in mine if a[0] not in TOLD_BY_OUT) == wanted):
                 return overload
     return None
-
-
-def bound(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Every argument of a call by name, defaults filled in."""
-    result: dict[str, Any] = {}
-    for i, a in enumerate(op._schema.arguments):
-        result[a.name] = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
-    return result
 
 
 def call_of(op: OpOverload, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -70,6 +71,8 @@ def call_of(op: OpOverload, arguments: Mapping[str, Any]) -> tuple[list[Any], di
     kwargs: dict[str, Any] = {}
     needed = 0
     for a in op._schema.arguments:
+        if a.name not in arguments:
+            continue
         value, by_default = arguments[a.name], a.has_default_value() and _plainly_equal(arguments[a.name], a.default_value)
         if a.kwarg_only:
             kwargs.update({} if by_default else {a.name: value})
@@ -89,8 +92,3 @@ def written_args(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any])
     for name in written_names(op):
         value = arguments[name]
         yield from value if isinstance(value, (list, tuple)) else () if value is None else (value,)
-
-
-@cache
-def written_names(op: OpOverload) -> tuple[str, ...]:
-    return tuple(a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write)

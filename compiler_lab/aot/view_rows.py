@@ -26,8 +26,27 @@ def _reshaped(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: 
     return reshape(emit, new, base.shape)
 
 
-def _dtype(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node | None:
-    return emit(aten.view.dtype, new, base.dtype) if base.dtype.itemsize == new.meta["val"].dtype.itemsize else None
+def _dtype(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
+    """Bits are read as another dtype in the order of the last dimension, where the sizes differ."""
+    if base.dtype.itemsize != new.meta["val"].dtype.itemsize:
+        new = emit(aten.clone.default, new, memory_format=torch.contiguous_format)
+    return emit(aten.view.dtype, new, base.dtype)
+
+
+def _real(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
+    return emit(aten.view_as_complex.default, emit(aten.clone.default, new, memory_format=torch.contiguous_format))
+
+
+def _complex(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
+    return emit(aten.view_as_real.default, emit(aten.clone.default, new) if new.meta["val"].is_conj() else new)
+
+
+def _conj(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
+    return emit(aten._conj_physical.default, new)
+
+
+def _neg(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
+    return emit(aten.neg.default, new)
 
 
 def _t(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
@@ -61,7 +80,20 @@ def _diagonal(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: 
 
 
 def _as_strided(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
-    return emit(aten.as_strided_scatter.default, old, new, *args)
+    """The offset is counted from the base's first element."""
+    size, stride, offset = args
+    return emit(aten.as_strided_scatter.default, old, new, size, stride, offset + old.meta["val"].storage_offset())
+
+
+def _unfold(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node | None:
+    """The first elements of all windows are a slice of the base, so are the second ones, and so on; windows that overlap are refused."""
+    dim, size, step = args
+    if size > step or not base.dim():
+        return None
+    count = new.meta["val"].shape[dim]
+    for i in range(size):
+        old = emit(aten.slice_scatter.default, old, emit(aten.select.int, new, -1, i), dim, i, i + (count - 1) * step + 1, step)
+    return old
 
 
 COVERS: dict[OpOverload, WriteRow] = {
@@ -73,6 +105,10 @@ COVERS: dict[OpOverload, WriteRow] = {
     aten.squeeze.dim: _reshaped,
     aten.squeeze.dims: _reshaped,
     aten.view.dtype: _dtype,
+    aten.view_as_real.default: _real,
+    aten.view_as_complex.default: _complex,
+    aten._conj.default: _conj,
+    aten._neg_view.default: _neg,
     aten.t.default: _t,
     aten.transpose.int: _transpose,
     aten.permute.default: _permute,
@@ -85,7 +121,11 @@ WRITE: dict[OpOverload, WriteRow] = {
     aten.select.int: _select,
     aten.diagonal.default: _diagonal,
     aten.as_strided.default: _as_strided,
+    aten.unfold.default: _unfold,
 }
+
+PLACED: frozenset[OpOverload] = frozenset({aten.as_strided.default, aten._reshape_alias.default, aten.view.dtype, aten.view_as_complex.default})
+"""Views of memory rather than of values: what they are taken of has to lie as it lay in the trace."""
 
 
 def _split(base: Tensor, size: int, dim: int = 0) -> list[tuple[OpOverload, tuple[Any, ...]]]:

@@ -1,14 +1,18 @@
-"""What an operator's schema says of a node: does it alias, write, draw random numbers, raise.
+"""What an operator's schema says of a node: does it alias, write, draw random numbers, raise; and a schema's text, in pieces.
 
-In: an FX node. Out: plain answers, from ``torch.ops`` schemas and tags; whether an operator looks at its data is in neither, and its name
-decides. Always holds: what is not an ``OpOverload`` nor ``operator.getitem`` is not known here (``overload`` gives None), and the
-answers err to the safe side only where a function says so.
+In: an FX node, or an operator. Out: plain answers, from ``torch.ops`` schemas and tags; whether an operator looks at its data is in
+neither, and its name decides. Whether a schema tells the truth is found out in ``honesty.py``. Always holds: what is not an
+``OpOverload`` nor ``operator.getitem`` is not known here (``overload`` gives None), and the answers err to the safe side only where a
+function says so.
 PyTorch's counterparts: ``torch/_functorch/partitioners.py`` (OpTypes), ``torch/fx/node.py`` (is_impure).
 """
 
 from __future__ import annotations
 
 import operator
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -97,3 +101,55 @@ def nbytes(value: Any) -> int:
     if isinstance(value, torch.Tensor):
         return value.numel() * value.dtype.itemsize
     return sum(map(nbytes, value)) if isinstance(value, (tuple, list)) else 0
+
+
+# -- operators ----------------------------------------------------------------------------------------------------------------
+
+TORCHS_OWN = frozenset(
+    "aten prim prims inductor_prims debugprims rngprims _test _native quantization quantized _quantized quantized_decomposed inductor _inductor_test "
+    "mkldnn mkldnn_prepacked mkl onednn xnnpack prepacked sparse c10d c10d_functional _c10d_functional _c10d_functional_autograd _dtensor fsdp symm_mem "
+    "streams profiler static_runtime debug_mode_ops higher_order flex_lib export onnx onnx_symbolic".split()
+)
+"""Namespaces of operators that come with torch; of all others the schema is somebody's word."""
+
+
+def is_custom(op: Any) -> bool:
+    """An operator that did not come with torch."""
+    return isinstance(op, torch._ops.OpOverload) and op.namespace not in TORCHS_OWN
+
+
+def bound(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every argument of a call by name, defaults filled in."""
+    result: dict[str, Any] = {}
+    for i, a in enumerate(op._schema.arguments):
+        result[a.name] = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+    return result
+
+
+@cache
+def written_names(op: torch._ops.OpOverload) -> tuple[str, ...]:
+    """The arguments that the schema says are written to."""
+    return tuple(a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+def pieces_of(schema: Any) -> tuple[str, list[str], list[str]]:
+    """A schema's name, the texts of its arguments (``*`` among them) and those of its results: ``"Tensor(a!) x"``, ``"float k=2."``."""
+    name, _, rest = str(schema).partition("(")
+    arguments, _, results = rest.rpartition(") -> ")
+    return name, _split(arguments), _split(results[1:-1] if results.startswith("(") else results)
+
+
+def _split(text: str) -> list[str]:
+    """At the commas outside brackets."""
+    found, depth, start = list[str](), 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == "," and not depth:
+            found.append(text[start:i].strip())
+            start = i + 1
+    return [*found, text[start:].strip()] if text.strip() else []
+
+
+def unannotated(text: str) -> str:
+    """``"Tensor(a!) x"`` as ``"Tensor x"``."""
+    return re.sub(r"\bTensor\([^)]*\)", "Tensor", text)

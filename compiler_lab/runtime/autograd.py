@@ -45,7 +45,8 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
         call_forward = infer if finish is None else lambda *primals: finish(primals, infer(*primals))
         return torch.inference_mode()(call_forward) if spec.inference else call_forward
     apply = _function(spec, n_saved, forward, backward, tangents)
-    differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed)
+    # where autograd has a node and gives no gradient (a count of what is not zero), outputs require grad all the same
+    differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed) or tuple(range(spec.primals))
     enabled = torch.is_grad_enabled if spec.grad_enabled else lambda: True
 
     def call(*primals: Any) -> tuple[Any, ...]:
