@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .backends import list_backends as list_backends
     from .backends import register_backend as register_backend
     from .codegen.cpp import generate as generate
+    from .core.honesty import check_schema as check_schema
     from .explanation import explain as explain
     from .extension import load_ipython_extension as load_ipython_extension
     from .frames.capture import capture as capture
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .graph.symbolic import symbolic_trace as symbolic_trace
     from .graph.values import propagate_shapes as propagate_shapes
     from .lowering.lower import lower as lower
+    from .observe.side_by_side import side_by_side as side_by_side
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
     from .pipeline import compile as compile
@@ -75,6 +77,7 @@ _HOMES: dict[str, str] = {
     "aot_autograd": "backends",
     "build": "runtime.build",
     "capture": "frames.capture",
+    "check_schema": "core.honesty",
     "compile": "pipeline",
     "count_calls": "graph.interpreters",
     "decompose": "aot.decompose",
@@ -104,6 +107,7 @@ _HOMES: dict[str, str] = {
     "reset": "pipeline",
     "run_passes": "graph.fusing",
     "schedule": "scheduling.fusion",
+    "side_by_side": "observe.side_by_side",
     "stats": "pipeline",
     "symbolic_trace": "graph.symbolic",
     "time_nodes": "graph.interpreters",
@@ -121,6 +125,7 @@ __all__ = [
     "aot_autograd",
     "build",
     "capture",
+    "check_schema",
     "compile",
     "count_calls",
     "decompose",
@@ -150,6 +155,7 @@ __all__ = [
     "reset",
     "run_passes",
     "schedule",
+    "side_by_side",
     "stats",
     "symbolic_trace",
     "time_nodes",

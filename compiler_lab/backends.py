@@ -8,6 +8,7 @@ PyTorch's counterpart: ``torch/_dynamo/backends/{registry,common}.py``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ from .frames.concrete import by_size, is_symbolic
 from .frames.convert import unseen
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code
 from .runtime.autograd import bind
+from .runtime.trial import calls_custom, on_trial, watched
 
 Backend = Callable[[fx.GraphModule, list[Tensor]], Callable[..., Any]]
 InnerCompiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -86,7 +88,11 @@ def aot_autograd(
             part = partition_fn(traced)
             forward = _inner(fw_compiler, part.forward, "aot.forward")
             backward = _inner(bw_compiler, part.backward, "aot.backward") if part.backward is not None else None
-        return bind(part.spec, len(part.saved), forward, backward)
+        custom = [half.graph for half in (part.forward, part.backward) if half is not None and calls_custom(half.graph)]
+        if custom and backward is not None:
+            backward = watched(backward, always=False)
+        compiled = bind(part.spec, len(part.saved), forward, backward)
+        return on_trial(compiled, gm.forward, custom, lambda error: warnings.warn(str(error), stacklevel=2)) if custom else compiled
 
     return backend
 

@@ -29,7 +29,7 @@ from .aot.partition import Partition, partition
 from .codegen.artifact import Kernels
 from .codegen.cpp import generate
 from .core.artifact import Artifact
-from .core.errors import InvalidIR, UnknownOption
+from .core.errors import InvalidIR, UnknownOption, Unsupported
 from .core.fx import GraphArtifact, fork
 from .core.modes import below_modes
 from .core.options import Options
@@ -48,6 +48,7 @@ from .observe.trace import Step, Trace
 from .runtime.autograd import bind
 from .runtime.build import build_many
 from .runtime.raising import in_order
+from .runtime.trial import calls_custom, on_trial, watched
 from .scheduling.artifact import Schedule
 from .scheduling.fusion import schedule
 
@@ -93,8 +94,8 @@ STEPS: tuple[str, ...] = ("capture", "joint", *dict.fromkeys(p.name for p in (*J
 class Runner:
     """Runs steps, times them, checks artifacts at the boundaries when asked to, and tells the observer."""
 
-    def __init__(self, options: Options, observe: Observer | None, graph: int = 0) -> None:
-        self.options, self.observe, self.graph = options, observe, graph
+    def __init__(self, options: Options, observe: Observer | None, graph: int = 0, refuse: Callable[[Unsupported], None] = lambda error: None) -> None:
+        self.options, self.observe, self.graph, self.refuse = options, observe, graph, refuse
         self.spent = 0.0  # seconds of the steps so far
 
     def step(self, name: str, before: Artifact | None, run: Callable[[], Any], part: str = "") -> Any:
@@ -143,8 +144,18 @@ def aot_backend(graph: CapturedGraph, args: list[Tensor], run: Runner, steps: tu
     """Everything up to the partition; forward and backward are run by aten."""
     part = to_partition(graph, args, run, steps)
     backward = part.backward.module.forward if part.backward is not None else None
-    compiled = bind(part.spec, len(part.saved), part.forward.module.forward, backward, part.tangents)
-    return in_order(part.spec, part.forward, compiled, graph.module.forward)
+    return bound(graph, part, part.forward.module.forward, backward, run)
+
+
+def bound(graph: CapturedGraph, part: Partition, forward: Compiled, backward: Compiled | None, run: Runner) -> Compiled:
+    """The two halves as one callable, which raises where the program does and trusts operators of the user's once they have been seen to be honest."""
+    custom = [half.graph for half in (part.forward, part.backward) if half is not None and calls_custom(half.graph)]
+    if custom and run.options.check:
+        forward = watched(forward, always=True)
+    if custom and backward is not None:
+        backward = watched(backward, always=run.options.check)
+    compiled = in_order(part.spec, part.forward, bind(part.spec, len(part.saved), forward, backward, part.tangents), graph.module.forward)
+    return on_trial(compiled, graph.module.forward, custom, run.refuse) if custom else compiled
 
 
 def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
@@ -160,8 +171,7 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
         run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
     backward = programs["backward"].call if "backward" in programs else None
-    compiled = bind(part.spec, len(part.saved), programs["forward"].call, backward, part.tangents)
-    return in_order(part.spec, part.forward, compiled, graph.module.forward)
+    return bound(graph, part, programs["forward"].call, backward, run)
 
 
 def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
@@ -301,7 +311,8 @@ def _compile_one(
         specialization = interpret(frame, history) if fullgraph else interpret_piece(frame, history)
         breaks = () if specialization.stop is None else (specialization.stop.found,)
         seconds = time.perf_counter() - start
-        runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs))]
+        refuse = functools.partial(compiled.converter.refused, frame.code)
+        runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs), refuse)]
         runner[-1].tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", runner[-1].graph))
         return specialization
 

@@ -15,6 +15,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
@@ -93,6 +94,8 @@ class _Functionalizer:
         self.env: dict[fx.Node, View | Many | None] = {}
         self.old: fx.Node = joint.graph.output_node()
         self.decisions: list[Decision] = []
+        self.taken = {n.name for n in joint.graph.nodes}
+        self.numbers: dict[str, count[int]] = {}
         self.fake_mode = next((v.fake_mode for n in joint.graph.nodes if hasattr(v := n.meta.get("val"), "fake_mode")), nullcontext())
 
     def run(self) -> JointGraph:
@@ -128,7 +131,13 @@ class _Functionalizer:
             fake_args, fake_kwargs = fx.map_arg((tuple(args), dict(kwargs)), lambda n: n.meta["val"])
             with self.fake_mode:
                 val = op(*fake_args, **fake_kwargs)
-        return self.stamp(self.graph.create_node("call_function", op, tuple(args), dict(kwargs), name=name or op._opname), val)
+        return self.stamp(self.graph.create_node("call_function", op, tuple(args), dict(kwargs), name=name or self.name(op._opname)), val)
+
+    def name(self, stem: str) -> str:
+        """A name that no node of the graph that came in has: what is untouched keeps its own."""
+        name = next(n for i in self.numbers.setdefault(stem, count()) if (n := f"{stem}_{i}" if i else stem) not in self.taken)
+        self.taken.add(name)
+        return name
 
     def decide(self, outcome: str, reason: str, **facts: Any) -> None:
         self.decisions.append(Decision("functionalize", (self.joint.id(self.old),), outcome, reason, facts))
@@ -259,7 +268,7 @@ class _Functionalizer:
         views: dict[int, View] = {}
         for i, (single, rest) in enumerate(PARTS[op](parent.like, *args[1:], **kwargs)):
             val = whole.meta["val"][i]
-            part = self.node(operator.getitem, (whole, i), {}, val, "getitem")
+            part = self.node(operator.getitem, (whole, i), {}, val, self.name("getitem"))
             views[i] = View(parent.base, part, parent.base.version, val, parent, single, rest)
         return Many(whole, views)
 
@@ -306,7 +315,7 @@ class _Functionalizer:
         new = self.node(found, self.now(args), self.now(kwargs), None)
         if len(found._schema.returns) == 1:
             return [new]
-        return [self.node(operator.getitem, (new, i), {}, v, "getitem") for i, v in enumerate(new.meta["val"])]
+        return [self.node(operator.getitem, (new, i), {}, v, self.name("getitem")) for i, v in enumerate(new.meta["val"])]
 
     def apart(self, op: OpOverload, arguments: Mapping[str, Any], written: Sequence[str]) -> None:
         """Raises ``Unsupported`` where what is written shares memory with another argument: copies of the two would not."""
@@ -325,7 +334,7 @@ class _Functionalizer:
         """``target`` (a node of the old graph, or a list of them, or None) now has ``value``."""
         if isinstance(target, (list, tuple)):
             for i, t in enumerate(target):
-                self.store(t, self.node(operator.getitem, (value, i), {}, value.meta["val"][i], "getitem"))
+                self.store(t, self.node(operator.getitem, (value, i), {}, value.meta["val"][i], self.name("getitem")))
         elif target is not None:
             view = self.view_of(target)
             self.write(view, conform(self.emit, value, view.like))

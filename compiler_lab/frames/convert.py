@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,12 @@ class Converter:
             self.on_event("break", found)
         if self.fullgraph and found.reason not in RAISING:
             raise graph_broken(found, code) from error
+
+    def refused(self, code: CodeType, error: Unsupported) -> None:
+        """Records that a graph made of ``code`` is left to eager after all, and says so to the user. Raises ``GraphBroken`` under fullgraph."""
+        warnings.warn(str(error), stacklevel=2)
+        stack = (error.where,) if error.where else (Location(code.co_filename, code.co_firstlineno, code.co_name),)
+        self.broken(Break(error.reason, error.what, "", stack, error.hint), self.pieces.root(code), error)
 
     def reset(self) -> None:
         """Forgets the breaks that were met, and the pieces of frames."""
