@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .aot.decompose import decompose as decompose
     from .aot.functionalize import functionalize as functionalize
     from .aot.joint import joint as joint
+    from .aot.openings import openings as openings
     from .aot.partition import partition as partition
     from .backends import aot_autograd as aot_autograd
     from .backends import list_backends as list_backends
@@ -99,6 +100,7 @@ _HOMES: dict[str, str] = {
     "mark_dynamic": "pipeline",
     "mark_static": "pipeline",
     "op_histogram": "graph.interpreters",
+    "openings": "aot.openings",
     "partition": "aot.partition",
     "plan_memory": "scheduling.memory",
     "propagate_shapes": "graph.values",
@@ -147,6 +149,7 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "op_histogram",
+    "openings",
     "partition",
     "plan_memory",
     "propagate_shapes",

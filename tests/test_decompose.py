@@ -17,6 +17,7 @@ from compiler_lab.aot.decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from compiler_lab.aot.functionalize import functionalize
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.joint import joint
+from compiler_lab.aot.openings import openings
 from compiler_lab.aot.tracer import laid_out_alike
 from compiler_lab.core.errors import InvalidIR, UnknownOption
 
@@ -271,3 +272,32 @@ def test_refuses_the_wrong_state_and_unknown_tables() -> None:
         decompose(before)
     with pytest.raises(UnknownOption):
         decompose(functionalize(before), "all")  # pyright: ignore[reportArgumentType]
+
+
+def test_what_opened_what_can_be_read() -> None:
+    program, make = CORPUS["mlp"]
+    graph = functionalize(joint(traced(program), *make(torch.float32)))
+    found = {table: openings(decompose(graph, table)) for table in TABLES}
+    assert {t: (o["aten.gelu.default"][0].outcome, o["aten.gelu_backward.default"][0].outcome) for t, o in found.items()} == {
+        "inductor-like": ("opened", "opened"),
+        "core": ("kept", "opened"),
+        "none": ("kept", "kept"),
+    }
+    (gelu,) = found["inductor-like"]["aten.gelu.default"]
+    assert gelu.text() == "opened   1 aten.gelu.default -> 1 aten.add.Tensor, 1 aten.erf.default, 3 aten.mul.Tensor (own-row)"
+    for table, report in found.items():
+        assert report.table == table and sum(r.count for r in report.rows) == len(targets(graph))
+        assert report.text().splitlines()[0] == f"table {table}: {sum(r.count for r in report.rows if r.outcome == 'opened')} calls opened, " + (
+            f"{sum(r.count for r in report.rows if r.outcome == 'kept')} kept"
+        )
+    with pytest.raises(InvalidIR):
+        openings(graph)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_openings_account_for_every_node_that_is_read(name: str) -> None:
+    program, make = CORPUS[name]
+    result = decompose(functionalize(joint(traced(program), *make(torch.float32))))
+    opened_ids = {s for d in result.decisions if d.outcome == "opened" for s in d.subject}
+    nodes = [n for n in result.graph.nodes if n.op == "call_function" and n.users and opened_ids & set(n.meta["parents"])]
+    assert sum(sum(r.into.values()) for r in openings(result).rows if r.outcome == "opened") == len(nodes)

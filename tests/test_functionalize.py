@@ -14,12 +14,14 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import compiler_lab
 from compiler_lab.aot.functionalize import REASONS, functionalize
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.joint import joint
 from compiler_lab.aot.schemas import functional_twin
 from compiler_lab.aot.view_rows import WRITE
 from compiler_lab.core.errors import InvalidIR, Unsupported
+from compiler_lab.core.fx import graph_text
 
 from .aot_programs import CORPUS, Program, assert_same, call, eager, execute, randn, set_grad, set_item, traced, whole
 
@@ -403,7 +405,7 @@ def resized(x: Tensor) -> Tensor:
 
 
 def set_to(x: Tensor) -> Tensor:
-    return torch.zeros(3, dtype=x.dtype).set_(x * 2)
+    return torch.zeros(3, dtype=x.dtype).set_(x * 2)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def sharing(x: Tensor) -> Tensor:
@@ -514,7 +516,8 @@ def value_that_is_a_slice(x: Tensor) -> Any:
 def test_views_of_memory_see_it_as_it_lay_in_the_trace(program: Program) -> None:
     whole_of = torch.arange(24.0, dtype=torch.float64).view(4, 6)
     for x in (whole_of, torch.arange(24.0, dtype=torch.float64).view(6, 4).t(), torch.arange(30.0, dtype=torch.float64)[6:].view(4, 6)):
-        check(program, [x]) if program is not strided_of_a_slice or x.is_contiguous() and not x.storage_offset() else None
+        if program is not strided_of_a_slice or (x.is_contiguous() and not x.storage_offset()):
+            check(program, [x])
 
 
 # -- out=, and operators of the user's -------------------------------------------------------------------------------------------
@@ -533,7 +536,8 @@ def factories(x: Tensor) -> Any:
         return torch.empty(shape, dtype=dtype)
 
     return (
-        torch.arange(6, out=made(x.dtype, 6)) + x[0], torch.arange(1, 7, 2, out=made(torch.float32, 3)) * 1, torch.full((2, 3), 4.5, out=made(torch.float32, 2, 3)) * 1,
+        torch.arange(6, out=made(x.dtype, 6)) + x[0], torch.arange(1, 7, 2, out=made(torch.float32, 3)) * 1,
+        torch.full((2, 3), 4.5, out=made(torch.float32, 2, 3)) * 1,
         torch.linspace(0, 1, 5, out=made(torch.float64, 5)) * 1, torch.eye(3, out=made(torch.int64, 3, 3)) * 1, torch.zeros(3, out=made(torch.int32, 3)) + 1,
         torch.ones(2, 2, out=made(torch.bool, 2, 2)) & True, torch.logspace(0, 1, 3, out=made(torch.float64, 3)) * 1,
     )  # fmt: skip
@@ -600,3 +604,38 @@ def test_before_and_after_can_be_read_side_by_side() -> None:
         "select.int", "relu.default",
     ]  # fmt: skip
     assert [d.reason for d in after.decisions] == ["scattered", "in-place", "scattered", "in-place", "replayed"]
+
+
+def test_side_by_side_is_two_aligned_columns() -> None:
+    def program(x: Any) -> Any:
+        y = x * 2
+        y[0].add_(1)
+        return y.sum()
+
+    before = joint(traced(program), torch.ones(2, 3))
+    after = functionalize(before)
+    beside = compiler_lab.side_by_side(before, after)
+    assert [(r.mark, r.left.partition(":")[0], r.right.partition(":")[0], r.why) for r in beside.rows] == [
+        (" ", "primals_1", "primals_1", ()),
+        (" ", "mul", "mul", ()),
+        (" ", "select", "select", ()),
+        ("~", "add_", "add", ("scattered", "in-place")),
+        ("+", "", "select_scatter", ()),
+        ("~", "sum_1", "sum_1", ()),
+        (" ", "return (sum_1, None)", "return (sum_1, None)", ()),
+    ]
+    lines = beside.text(40).splitlines()
+    assert {line.index("|") for line in lines if "|" in line} == {lines[0].index("|")} and all(
+        node.name in repr(beside) for node in after.graph.nodes if node.op != "output"
+    )
+    assert "<table>" in beside._repr_mimebundle_()["text/html"]
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_every_node_stands_in_one_row(name: str) -> None:
+    program, make = CORPUS[name]
+    before = joint(traced(program), *make(torch.float32))
+    after = functionalize(before)
+    rows = compiler_lab.side_by_side(before, after).rows
+    assert [r.left for r in rows if r.left] == graph_text(before.graph).splitlines()
+    assert [r.right for r in rows if r.right] == graph_text(after.graph).splitlines()

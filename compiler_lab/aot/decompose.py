@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 
 from ..core.artifact import Decision
 from ..core.errors import InvalidIR, UnknownOption
+from ..core.fx import target_name
 from ..core.options import Decompositions
 from ..core.provenance import Stack, stack_of
 from ..core.schema import base_of
@@ -76,7 +77,7 @@ PRIMS: Table = {torch.ops.prims.convert_element_type.default: _convert}
 
 class _Decomposer:
     def __init__(self, joint: JointGraph, table: Decompositions) -> None:
-        self.joint = joint
+        self.joint, self.table = joint, table
         self.rows = rows_of(table)
         vals = (n.meta.get("val") for n in joint.graph.nodes)
         self.tracer = Tracer(next((v.fake_mode for v in vals if hasattr(v, "fake_mode")), None), self.rows)
@@ -90,7 +91,8 @@ class _Decomposer:
         return (self.joint.id(self.old),), stack_of(self.old)
 
     def decide(self, outcome: str, reason: str) -> None:
-        self.decisions.append(Decision("decompose", (self.joint.id(self.old),), outcome, reason))
+        facts = {"target": target_name(self.old), "table": self.table}
+        self.decisions.append(Decision("decompose", (self.joint.id(self.old),), outcome, reason, facts))
 
     def run(self) -> JointGraph:
         for node in self.joint.graph.nodes:

@@ -146,9 +146,9 @@ class Memory:
 
     def __init__(self, named: Sequence[tuple[str, Tensor]]) -> None:
         self.named = [(name, t) for name, t in named if t.layout == torch.strided and t.device.type != "meta"]
-        self.places = [(t.untyped_storage(), t.storage_offset(), tuple(t.shape), t.stride()) for _, t in self.named]
+        self.places = [(t.untyped_storage(), _place(t)) for _, t in self.named]
         self.now: dict[int, Tensor] = {}  # of each storage, all bytes
-        for storage, *_ in self.places:
+        for storage, _ in self.places:
             if storage._cdata not in self.now:
                 self.now[storage._cdata] = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # pyright: ignore[reportArgumentType, reportCallIssue]
         self.then = {key: bytes_.clone() for key, bytes_ in self.now.items()}
@@ -156,20 +156,20 @@ class Memory:
     def changed(self, told: Sequence[str]) -> dict[str, str]:
         """Argument -> how it was changed: its elements, memory beside them, or its shape. ``told`` may be: the others are not blamed for it."""
         allowed = {key: bytes_.clone() for key, bytes_ in self.then.items()}  # as it was, with the writes that are told of
-        for (name, t), (storage, *place) in zip(self.named, self.places, strict=True):
+        for (name, t), (storage, place) in zip(self.named, self.places, strict=True):
             if name in told:
-                _elements(allowed[storage._cdata].untyped_storage(), t, *place).copy_(_elements(storage, t, *place))
+                _elements(allowed[storage._cdata].untyped_storage(), t, place).copy_(_elements(storage, t, place))
         found: dict[str, str] = {}
         blamed: set[int] = set()
-        for (name, t), (storage, *place) in zip(self.named, self.places, strict=True):
+        for (name, t), (storage, place) in zip(self.named, self.places, strict=True):
             key, expected = storage._cdata, (self.then if name in told else allowed)[storage._cdata].untyped_storage()
-            if (t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride()) != (key, *place) or storage.nbytes() != expected.nbytes():
+            if (t.untyped_storage()._cdata, _place(t)) != (key, place) or storage.nbytes() != expected.nbytes():
                 found[name] = "its shape, or the memory that it stands on"
                 blamed.add(key)
-            elif not torch.equal(_bits(_elements(storage, t, *place)), _bits(_elements(expected, t, *place))):
+            elif not torch.equal(_bits(_elements(storage, t, place)), _bits(_elements(expected, t, place))):
                 found.setdefault(name, "its elements")
                 blamed.add(key)
-        for (name, _), (storage, *_) in zip(self.named, self.places, strict=True):
+        for (name, _), (storage, _) in zip(self.named, self.places, strict=True):
             key = storage._cdata
             if key not in blamed and not torch.equal(self.now[key], allowed[key]):
                 found.setdefault(name, "memory beside its elements")
@@ -180,7 +180,7 @@ class Memory:
         if result.layout != torch.strided or not result.untyped_storage().nbytes():
             return []
         key = result.untyped_storage()._cdata
-        return list(dict.fromkeys(name for (name, _), (storage, *_) in zip(self.named, self.places, strict=True) if storage._cdata == key))
+        return list(dict.fromkeys(name for (name, _), (storage, _) in zip(self.named, self.places, strict=True) if storage._cdata == key))
 
     def restore(self) -> None:
         """Every byte as it was."""
@@ -189,8 +189,15 @@ class Memory:
                 bytes_.copy_(self.then[key])
 
 
-def _elements(storage: Any, like: Tensor, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    return torch.empty(0, dtype=like.dtype, device=like.device).set_(storage, offset, size, stride)
+Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # offset, size, strides
+
+
+def _place(t: Tensor) -> Place:
+    return int(t.storage_offset()), tuple(t.shape), t.stride()
+
+
+def _elements(storage: Any, like: Tensor, place: Place) -> Tensor:
+    return torch.empty(0, dtype=like.dtype, device=like.device).set_(storage, *place)
 
 
 def _bits(elements: Tensor) -> Tensor:
