@@ -32,7 +32,8 @@ def operators(graph: fx.Graph) -> list[str]:
 
 
 def torchs_halves(program: Program, args: Sequence[Tensor], decompositions: Any = None) -> tuple[fx.Graph, fx.Graph | None]:
-    from torch._functorch.aot_autograd import aot_function, make_boxed_func
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+    from torch._functorch.aot_autograd import aot_function
     from torch._functorch.partitioners import default_partition
 
     seen: list[fx.Graph] = []

@@ -419,6 +419,22 @@ def resized_by_out(x: Tensor) -> Tensor:
     return torch.mul(x, 2, out=y)
 
 
+def product_into_itself(x: Tensor) -> Tensor:
+    y = x[:, :4] * 1
+    return torch.mm(y, y, out=y)
+
+
+def masked_of_itself(x: Tensor) -> Tensor:
+    y = x * 2
+    return y.masked_scatter_(y > 0, y)
+
+
+def crossed(x: Tensor) -> Tensor:
+    y, z = x * 2, x * 3
+    torch.ops.aten._foreach_add_.List([y, z], [z, y])
+    return y + z
+
+
 REFUSED = {
     expanded: "write-through-view",
     overlapping: "write-through-view",
@@ -426,6 +442,9 @@ REFUSED = {
     set_to: "storage-change",
     resized_by_out: "storage-change",
     sharing: "aliased-arguments",
+    product_into_itself: "aliased-arguments",
+    masked_of_itself: "aliased-arguments",
+    crossed: "aliased-arguments",
 }
 
 
@@ -436,6 +455,24 @@ def test_refuses_what_it_has_no_rule_for(program: Program) -> None:
     with pytest.raises(Unsupported) as caught:
         functionalize(joint(whole(program, 1), torch.ones(4, 6, dtype=torch.float64)))
     assert caught.value.reason == REFUSED[program]
+
+
+def in_step(x: Tensor) -> Any:
+    """Arguments on the same memory that are read where they are written, or stand beside what is written."""
+    y = x * 2
+    y.add_(y).mul_(y)
+    torch.where(y > 0, y, x, out=y)
+    torch.cumsum(y, 0, out=y)
+    y[0].copy_(y[1])
+    y[:, 0].add_(y[:, 1])
+    stamp(y[:, 2], y[:, 3])
+    torch.ops.aten._foreach_mul_.List([y[1], y[2]], [y[1], y[3]])
+    y.index_add_(0, torch.tensor([0]), (y * 1)[2:3])
+    return y + 0
+
+
+def test_arguments_that_share_memory_and_may() -> None:
+    check(in_step, [torch.arange(24.0, dtype=torch.float64).view(4, 6) / 8])
 
 
 def test_memory_past_the_elements_of_what_was_written_is_refused() -> None:

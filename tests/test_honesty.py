@@ -224,7 +224,7 @@ def test_an_honest_operator_runs_once_a_call_and_is_compiled(backend: str, sessi
 
 
 def test_a_lie_breaks_a_whole_graph(session: None) -> None:
-    with pytest.warns(UserWarning), pytest.raises(GraphBroken, match=r"declare it as lab_honesty::lie\(Tensor\(a!\) x\) -> Tensor"):
+    with pytest.raises(GraphBroken, match=r"declare it as lab_honesty::lie\(Tensor\(a!\) x\) -> Tensor"):
         compiler_lab.compile(reads_around, fullgraph=True)(torch.zeros(3), torch.ones(3))
 
 
@@ -252,6 +252,14 @@ def forward_only(x: Tensor) -> Tensor:
 
 forward_only.register_fake(like)
 forward_only.register_autograd(lambda ctx, g: lie(g))
+
+
+def test_a_lie_is_told_once_for_all_sizes(session: None) -> None:
+    compiled = compiler_lab.compile(lambda x: lie(x + 1), backend="aot_eager", dynamic=True)
+    with pytest.warns(UserWarning) as said:
+        for size in (3, 4, 5, 4):
+            assert torch.equal(compiled(torch.ones(size)), torch.full((size,), 6.0))
+    assert len(said) == 1 and compiler_lab.stats()["breaks"] == 1
 
 
 def test_a_lie_of_the_backward_raises_and_leaves_what_it_was_given(session: None) -> None:

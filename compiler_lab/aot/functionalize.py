@@ -31,6 +31,7 @@ from ..core.schema import base_of, bound, is_view, written_names
 from .fake import is_dense
 from .fills import FILLS, conform
 from .ir import JointGraph
+from .overlap import in_step, overlapping
 from .schemas import call_of, functional_twin
 from .tracer import has_overlap, laid_out_alike, restride, storage_length
 from .twins import copying_twin
@@ -278,6 +279,7 @@ class _Functionalizer:
         """The functional twin of ``op``, its results written to the arguments they belong to."""
         arguments, written, returns = bound(op, old.args, old.kwargs), written_names(op), op._schema.returns
         fresh = [i for i, r in enumerate(returns) if r.alias_info is None]
+        self.apart(op, arguments, written)
         if op in FILLS:
             results: list[Any] = [FILLS[op](self.emit, self.view_of(old.args[0]).like, *self.now(old.args[1:]))]  # pyright: ignore[reportArgumentType]
         else:
@@ -304,7 +306,8 @@ class _Functionalizer:
         """Results of the functional twin: fresh ones first, then one for each written argument."""
         found = functional_twin(op)
         if found is None:
-            self.apart(op, arguments, written)
+            if any(arguments[name] is None for name in written):
+                raise self.unsupported(f"{op} may write to nothing", "no-functional-twin")
             found = copying_twin(op)
             self.decide("wrapped", "copied-arguments", twin=str(found))
         args, kwargs = call_of(found, arguments)
@@ -318,17 +321,18 @@ class _Functionalizer:
         return [self.node(operator.getitem, (new, i), {}, v, self.name("getitem")) for i, v in enumerate(new.meta["val"])]
 
     def apart(self, op: OpOverload, arguments: Mapping[str, Any], written: Sequence[str]) -> None:
-        """Raises ``Unsupported`` where what is written shares memory with another argument: copies of the two would not."""
-        nodes = {name: list[fx.Node]() for name in arguments}
+        """Raises ``Unsupported`` where what is written shares elements with another argument: the values that a functional form is given do not."""
+        found: list[tuple[str, int, View]] = []
         for name, value in arguments.items():
-            fx.map_arg(value, nodes[name].append)
-        bases = {name: [self.view_of(n).base for n in found] for name, found in nodes.items()}
-        if any(value is None for name, value in arguments.items() if name in written):
-            raise self.unsupported(f"{op} may write to nothing", "no-functional-twin")
-        for name in written:
-            others = [b for other, found in bases.items() if other != name for b in found]
-            if len(set(map(id, bases[name]))) < len(bases[name]) or any(b in bases[name] for b in others):
-                raise self.unsupported(f"{op} writes to {name}, which shares memory with another of its arguments", "aliased-arguments")
+            nodes: list[fx.Node] = []
+            fx.map_arg(value, nodes.append)
+            found += [(name, i, self.view_of(n)) for i, n in enumerate(nodes)]
+        for name, i, target in found if len(found) > 1 else ():
+            for other, j, view in found if name in written else ():
+                if view.base is not target.base or (name, i) == (other, j) or not overlapping(target.like, view.like):
+                    continue
+                if other in written or not in_step(op, target.like, view.like, other, (i, j)):
+                    raise self.unsupported(f"{op} writes to {name}, which shares elements with another of its arguments", "aliased-arguments")
 
     def store(self, target: Any, value: Any) -> None:
         """``target`` (a node of the old graph, or a list of them, or None) now has ``value``."""

@@ -196,10 +196,11 @@ class Converter:
             raise graph_broken(found, code) from error
 
     def refused(self, code: CodeType, error: Unsupported) -> None:
-        """Records that a graph made of ``code`` is left to eager after all, and says so to the user. Raises ``GraphBroken`` under fullgraph."""
-        warnings.warn(str(error), stacklevel=2)
-        stack = (error.where,) if error.where else (Location(code.co_filename, code.co_firstlineno, code.co_name),)
+        """Records that a graph made of ``code`` is left to eager after all, and says so to the user, once. Raises ``GraphBroken`` under fullgraph."""
+        stack, before = (error.where,) if error.where else (Location(code.co_filename, code.co_firstlineno, code.co_name),), len(self.breaks)
         self.broken(Break(error.reason, error.what, "", stack, error.hint), self.pieces.root(code), error)
+        if len(self.breaks) > before:
+            warnings.warn(str(error), stacklevel=2)
 
     def reset(self) -> None:
         """Forgets the breaks that were met, and the pieces of frames."""
