@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +14,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import compiler_lab
 from compiler_lab.aot.functionalize import functionalize
 from compiler_lab.aot.ir import JointSpec, OutputSpec, ViewStep
 from compiler_lab.aot.joint import joint
@@ -246,6 +249,53 @@ def test_kept_values_are_freed_by_the_backward() -> None:
     out.sum().backward()
     gc.collect()
     assert out.grad_fn is not None and alive[0]() is None
+
+
+def layers(x: Tensor, w: Tensor) -> Tensor:
+    for _ in range(6):
+        x = torch.tanh(x @ w)
+    return x.sum()
+
+
+class Living(TorchDispatchMode):
+    """How many of the tensors that ``kept`` refers to are alive when each product of two matrices runs."""
+
+    def __init__(self, kept: list[Any]) -> None:
+        super().__init__()
+        self.kept, self.counts = kept, list[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._opname == "mm":
+            self.counts.append(sum(k() is not None for k in self.kept))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("retain", [False, True], ids=["once", "retained"])
+@pytest.mark.parametrize("backend", ["python", "aot_eager", "lab"])
+def test_kept_values_are_freed_while_the_backward_runs(backend: str, retain: bool) -> None:
+    """Each after its last use, as in eager; what is kept for another time stays."""
+    compiler_lab.reset()
+    call = layers if backend == "python" else compiler_lab.compile(layers, backend=backend)
+    x, w = leaves(rand(8, 8), rand(8, 8))
+    call(x, w)
+    kept: list[Any] = []
+
+    def pack(t: Tensor) -> Tensor:
+        if t is x or t is w:
+            return t
+        made = t.clone()
+        kept.append(weakref.ref(made.untyped_storage()))
+        return made
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        out = call(x, w)
+    assert len(kept) >= 5
+    with Living(kept) as living:
+        out.backward(retain_graph=retain)
+    if retain:
+        assert living.counts[-1] == len(kept) and all(k() is not None for k in kept)
+    else:
+        assert living.counts[-1] <= 1 and len(set(living.counts)) >= 5, living.counts
 
 
 # -------------------------------------------------------------------------------------------------------- modes

@@ -61,6 +61,7 @@ class _Wrapper:
         self.e = Emitter("    ")
         self.slots = {s.buffer.name: s for s in schedule.plan.slots}
         self.inputs = {s.name for s in self.program.inputs}
+        self.handed_over = self.inputs if schedule.stage.endswith("backward") else set[str]()  # nobody else holds what was kept for the backward
         self.views: dict[str, tuple[TensorView, str]] = {}  # state views for aten calls: Python name -> view of an arena buffer
         self.outputs = [o for o in self.program.outputs if isinstance(o, TensorView)]
         self.kept = {o.buffer for o in self.outputs}
@@ -250,13 +251,14 @@ class _Wrapper:
         return f"as_strided({name}, {view.size}, {view.stride}, {offset})"
 
     def _release(self, i: int, group: Any) -> None:
-        """Results of aten calls die after their last use: they are memory outside the arena."""
+        """Results of aten calls, and inputs of a backward, die after their last use: they are memory outside the arena."""
         if isinstance(group, ExternGroup) and not self._into_arena(group.node):
             unused = [s.name for s in group.node.outputs if s is not None and s.name not in self.last_use and s.name not in self.kept]
         else:
             unused = []
         own = {s.name for g in self.schedule.groups[: i + 1] if isinstance(g, ExternGroup) for s in g.node.outputs if s is not None}
         own |= {n.name for g in self.schedule.groups[: i + 1] if isinstance(g, LoopGroup) for n in g.nodes if n.name not in g.internal}
+        own |= self.handed_over
         dead = unused + sorted(b for b, last in self.last_use.items() if last == i and b in own and b not in self.slots and b not in self.kept)
         if dead:
             self.e.line(f"del {', '.join(self.names[b] for b in dead)}")

@@ -4,11 +4,13 @@ In: a ``JointSpec``, and the forward and backward of a partition as callables (g
 callable that takes the primals and returns the program's outputs.
 Always holds: forward and backward run with grad mode and autocast off (what they meant is already in the graphs); inputs the
 program overwrites are written back once the forward has read everything; what is kept goes through ``save_for_backward``, so
-that changing it in place, running the backward twice and saved-tensor hooks do what they do in eager; a tangent reaches the
-backward dense and with the strides it was made for, zeros where there is none; gradients that nobody asked for are None.
+that changing it in place, running the backward twice and saved-tensor hooks do what they do in eager, and is freed while the backward
+runs; a tangent reaches the backward dense and with the strides it was made for, zeros where there is none; gradients that nobody asked
+for are None; inputs that take a value with a gradient, and outputs that are views, are made after and outside of the function that
+autograd sees, by operators that it sees.
 Per call there is no loop over a tree and nothing is looked up by name: what the spec decides is decided in ``bind``.
 PyTorch's counterpart: ``torch/_functorch/_aot_autograd/runtime_wrappers.py``. Left out: double backward (raises when it is
-reached), overwritten inputs that require grad (refused when traced), tensor subclasses, functorch transforms.
+reached), tensor subclasses, functorch transforms.
 """
 
 from __future__ import annotations
@@ -224,7 +226,7 @@ def _step(step: ViewStep, spec: JointSpec) -> Callable[[Sequence[Any], Sequence[
 
 def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tangents: Sequence[Tensor]) -> Callable[..., Any]:
     """``apply`` of a ``torch.autograd.Function`` made for this spec: primals -> outputs, differentiable."""
-    run_forward, run_backward = _with_write_back(spec, forward), _aten_only(backward)
+    run_forward, run_backward = _with_write_back(spec, forward), _aten_only(_freeing(backward, n_saved + len(spec.tangents)))
     first, last, needs = len(spec.mutations), spec.forward_outputs, spec.needs_grad
     tangent_outputs = spec.tangents
     constant = tuple(i for i, out in enumerate(spec.outputs) if out.kind == "tensor" and i not in spec.tangents)
@@ -260,14 +262,27 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
             given = [grads[i] for i in tangent_outputs]
             if all(g is None for g in given):
                 return (None,) * len(needs)
-            saved = ctx.saved_tensors if memory is None else memory.back(ctx.saved_tensors)
-            gradients = run_backward(*saved, *[layout.of(g) for layout, g in zip(expected, given, strict=True)])
+            arguments = [*(ctx.saved_tensors if memory is None else memory.back(ctx.saved_tensors))]
+            arguments += [layout.of(g) for layout, g in zip(expected, given, strict=True)]
+            ctx.maybe_clear_saved_tensors()  # but where the graph is retained
+            gradients = run_backward(arguments)
             if ctx.needs_input_grad != needs:
                 gradients = [g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad, strict=True)]
             return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients, ctx)
 
     # Function.apply first looks for functorch transforms; guards refuse such inputs before they get here
     return getattr(super(torch.autograd.Function, CompiledFunction), "apply")  # noqa: B009 (not in torch's annotations)
+
+
+def _freeing(function: Flat, count: int) -> Callable[[list[Any]], Sequence[Any]]:
+    """``function`` of a list with its ``count`` arguments, which is empty when it begins: each argument dies with its last use there.
+
+    A call with ``*arguments`` would hold the tuple to its end; a call that takes each from the list hands its references over.
+    """
+    names: dict[str, Any] = {"function": function}
+    taken = ", ".join(["pop()"] * count)
+    exec(f"def call(arguments):\n    arguments.reverse()\n    pop = arguments.pop\n    return function({taken})\n", names)
+    return names["call"]
 
 
 class _Layout:
