@@ -17,6 +17,7 @@ from compiler_lab_widgets.pipeline_view import render
 import compiler_lab
 from compiler_lab.aot import bans, decompose, functionalize, joint
 from compiler_lab.codegen import artifact as codegen
+from compiler_lab.core import honesty
 from compiler_lab.frames import guards, reasons
 from compiler_lab.graph import passes
 from compiler_lab.lowering import lower
@@ -32,6 +33,7 @@ CATALOGUES: dict[str, tuple[tuple[str, ...], Any]] = {
     "functionalize": (("functionalize",), functionalize.REASONS),
     "passes": (("eliminate", "merge", "view", "fold"), passes.REASONS),
     "decompose": (("decompose",), decompose.REASONS),
+    "schema": (("schema",), honesty.REASONS),
     "partition": (("save", "ban", "policy", "budget"), bans.REASONS),
     "lowering": (("lower",), lower.REASONS),
     "scheduling": (("fuse", "recompute", "drop", "keep", "reuse"), scheduling.REASONS),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..core.errors import InvalidIR
 from ..core.fx import target_name
 from ..core.provenance import parents_of
+from ..core.report import Report
 from .ir import JointGraph
 
 
@@ -32,8 +33,8 @@ class Opening:
         return f"{self.outcome:<6} {self.count:>3} {self.operator}{parts} ({self.reason})"
 
 
-@dataclass(frozen=True)
-class Openings:
+@dataclass(frozen=True, repr=False)
+class Openings(Report):
     """``table`` is the name of the table of decompositions; ``openings["aten.gelu.default"]`` are an operator's rows."""
 
     table: str
@@ -46,9 +47,6 @@ class Openings:
         opened = sum(r.count for r in self.rows if r.outcome == "opened")
         kept = sum(r.count for r in self.rows) - opened
         return "\n".join([f"table {self.table}: {opened} calls opened, {kept} kept", *(r.text() for r in self.rows)])
-
-    def __repr__(self) -> str:
-        return self.text()
 
 
 def openings(graph: JointGraph) -> Openings:

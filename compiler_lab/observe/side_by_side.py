@@ -16,6 +16,7 @@ import torch.fx as fx
 
 from ..core.fx import GraphArtifact, node_text
 from ..core.provenance import parents_of
+from ..core.report import Report
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Row:
         return " " if self.left == self.right else "~" if self.left and self.right else "+" if self.right else "-"
 
 
-@dataclass(frozen=True)
-class SideBySide:
+@dataclass(frozen=True, repr=False)
+class SideBySide(Report):
     """``text()`` is two aligned columns; in a notebook it is a table."""
 
     titles: tuple[str, str]
@@ -52,9 +53,6 @@ class SideBySide:
                 why = f"  # {', '.join(row.why)}" if row.why and not i else ""
                 lines.append(f"{' ' if i else row.mark} {cells[0]:<{wide[0]}} | {cells[1]:<{wide[1]}}{why}".rstrip())
         return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return self.text()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         head = "".join(f"<th>{html.escape(t)}</th>" for t in ("", *self.titles, "why"))
