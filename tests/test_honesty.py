@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import compiler_lab
 from compiler_lab.core.errors import GraphBroken, Mismatch, UnknownOption
@@ -159,6 +160,8 @@ def test_refuses_what_is_no_operator() -> None:
     for wrong in (torch.add, torch.ops.aten.add, 3):
         with pytest.raises(UnknownOption):
             check_schema(wrong, torch.ones(2))
+    with FakeTensorMode() as mode, pytest.raises(UnknownOption, match="FakeTensor"):
+        check_schema(honest, mode.from_tensor(torch.ones(2)))
 
 
 # -- compiled -----------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ looks at every operator that did not come with torch, as it runs.
 Always holds: memory is compared bit by bit, elements and what lies between them; ``check_schema`` leaves its arguments and the random
 number generator alone; one call is evidence for that call, not a proof for all others.
 PyTorch's counterpart: ``torch/_subclasses/schema_check_mode.py`` and ``torch/testing/_internal/optests``; the compiler there trusts schemas.
-Left out: arguments that are not strided tensors, what an operator does beside tensors and random numbers (prints, files).
+Left out: tensors of subclasses, arguments that are not strided, what an operator does beside tensors and random numbers (prints, files).
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ REASONS = {
     "no-fake-kernel": "a note: without a fake kernel the operator cannot be traced; register one with torch.library.register_fake",
     "as-declared": "the operator did what its schema says",
 }
+
+PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+"""Types of tensors whose memory is looked at; a call with others is not judged."""
 
 NOTES = frozenset({"unwritten", "no-fake-kernel", "as-declared"})
 """Reasons that are no lie."""
@@ -99,9 +102,11 @@ def check_schema(op: Any, *args: Any, **kwargs: Any) -> SchemaReport:
     op: an operator of ``torch.ops`` (an overload, or a packet that has only one) or what ``torch.library.custom_op`` gives.
     args, kwargs: real tensors and plain values, as for a call; their copies share memory where they do.
     ``report.honest`` is the answer, ``report.check()`` raises ``Mismatch``. What the operator itself raises is raised.
-    Raises ``UnknownOption`` for what is not an operator, or is several.
+    Raises ``UnknownOption`` for what is not an operator, or is several, and for tensors of subclasses.
     """
     overload = _overload(op)
+    if strange := [type(t).__name__ for t in _tensors((args, kwargs)) if type(t) not in PLAIN]:
+        raise UnknownOption(f"an argument is a {strange[0]}", hint="give plain tensors, which have memory to look at")
     memory: dict[int, Tensor] = {}
     copies, named = _copied(args, memory), _copied(kwargs, memory)
     devices = sorted({t.device.index for t in _tensors((args, kwargs)) if t.device.type == "cuda"})
@@ -352,7 +357,7 @@ class Watch(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not is_custom(func):
+        if not is_custom(func) or not all(type(t) in PLAIN for t in _tensors((args, kwargs or {}))):
             return func(*args, **(kwargs or {}))
         result, report, before = observed(func, args, kwargs or {})
         if not report.honest:
