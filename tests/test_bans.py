@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import CheckpointPolicy
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+import compiler_lab
 from compiler_lab.aot.bans import Split, ban
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.partition import Partition, partition
@@ -19,6 +22,7 @@ from compiler_lab.core.artifact import Decision
 from compiler_lab.core.errors import Unsupported
 from compiler_lab.core.options import Options
 from compiler_lab.core.schema import nbytes, op_name
+from compiler_lab.observe.trace import Step
 
 from .partition_programs import DEFAULT, MIN_CUT, TORCH, attention, gelu_sum, joint_of, names, outcome, rand, verify
 
@@ -210,3 +214,70 @@ def test_marks_of_the_program_mean_what_they_mean_to_torch(region: str) -> None:
     of_operators: Callable[[Any], set[str]] = lambda nodes: {n.name for n in nodes if n.name in REGIONS[region]}
     assert {s for s in part.saved if not s.startswith("primals")} == of_operators(results[1:])
     assert set(part.recomputed) & REGIONS[region].keys() == of_operators(n for n in backward.graph.nodes if n.op == "call_function")
+
+
+# ------------------------------------------------------------------------------------------------------------- checkpointed programs
+
+
+def block(x: Tensor, v: Tensor, w: Tensor) -> Tensor:
+    return torch.relu(x @ v) @ w
+
+
+def save_products(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    return MUST_SAVE if op is torch.ops.aten.mm.default else PREFER_RECOMPUTE
+
+
+CONTEXTS = functools.partial(create_selective_checkpoint_contexts, save_products)
+
+
+def plain(x: Tensor, v: Tensor, w: Tensor) -> Tensor:
+    return checkpoint(block, x.sin(), v, w, use_reentrant=False).cos().sum()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def selective(x: Tensor, v: Tensor, w: Tensor) -> Tensor:
+    return checkpoint(block, x.sin(), v, w, use_reentrant=False, context_fn=CONTEXTS).cos().sum()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def with_dropout(x: Tensor, v: Tensor, w: Tensor) -> Tensor:
+    return checkpoint(lambda a: F.dropout(torch.relu(a @ v), 0.5) @ w, x, use_reentrant=False).cos().sum()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+CHECKPOINTED: list[tuple[Callable[..., Tensor], set[str], set[str]]] = [
+    (plain, {"aten.mm", "aten.relu"}, set()),
+    (selective, set(), {"aten.mm"}),
+    (with_dropout, {"aten.mm", "aten.relu"}, {"aten.bernoulli", "aten.native_dropout", "aten.rand"}),
+]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp", "lab"])
+@pytest.mark.parametrize(("program", "again", "once"), CHECKPOINTED, ids=[p.__name__ for p, _, _ in CHECKPOINTED])
+def test_a_checkpointed_program(program: Callable[..., Tensor], again: set[str], once: set[str], backend: str) -> None:
+    found: list[Partition] = []
+
+    def run(call: Callable[..., Tensor]) -> list[Tensor]:
+        torch.manual_seed(0)
+        args = [torch.randn(*s, requires_grad=True) for s in ((16, 8), (8, 64), (64, 8))]
+        out = call(*args)
+        out.backward()
+        return [out.detach(), *(a.grad for a in args if a.grad is not None)]
+
+    def watch(step: Step) -> None:
+        if isinstance(step.after, Partition):
+            found.append(step.after)
+
+    options = {"decompositions": "core"}
+    got = run(compiler_lab.compile(program, backend=backend, fullgraph=True, observe=watch, options=options))
+    torch.testing.assert_close(got, run(program), rtol=1e-4, atol=1e-4)
+    (part,) = found
+    part.check()
+    assert part.backward is not None
+    repeated = {op_name(n) for n in part.backward.graph.nodes if n.meta.get("recomputed")}
+    assert again <= repeated and not once & repeated, part.text()
+
+
+def test_contexts_of_the_programs_own_are_refused() -> None:
+    def program(x: Tensor) -> Tensor:
+        return checkpoint(torch.sin, x, use_reentrant=False, context_fn=lambda: (nullcontext(), nullcontext())).sum()  # pyright: ignore[reportOptionalMemberAccess]
+
+    x = torch.randn(4, requires_grad=True)
+    torch.testing.assert_close(compiler_lab.compile(program, backend="aot_eager")(x), program(x))

@@ -23,7 +23,7 @@ from ..core.artifact import Decision
 from ..core.errors import InvalidIR, UnknownOption
 from ..core.fx import target_name
 from ..core.options import Decompositions
-from ..core.provenance import Stack, stack_of
+from ..core.provenance import Stack, marks_of, stack_of
 from ..core.schema import base_of
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
@@ -97,6 +97,7 @@ class _Decomposer:
     def run(self) -> JointGraph:
         for node in self.joint.graph.nodes:
             self.old = node
+            self.tracer.marks = marks_of(node)
             if node.op == "output":
                 self.output(node)
             elif node.op in ("placeholder", "get_attr"):

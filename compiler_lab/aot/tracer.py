@@ -27,6 +27,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..core.errors import Unsupported
+from ..core.higher_order import Region, checkpointed
 from ..core.provenance import Stack, own_location
 from .fake import Fakes, is_dense
 from .layouts import LAYOUTS, relaid
@@ -109,6 +110,8 @@ class Tracer(TorchDispatchMode):
         self.graph = fx.Graph()
         self.attributes: dict[str, Tensor] = {}
         self.origin: Callable[[], tuple[tuple[str, ...], Stack]] = lambda: ((), ())
+        self.marks: dict[str, object] = {}  # of the nodes that are made now, see ``core.provenance.MARKS``
+        self.regions: dict[Region, int] = {}
         self.written: set[Any] = set()  # storages that a recorded operator wrote to
         self.views: dict[int, View] = {}  # by id of the tensor
         self._nodes: dict[int, fx.Node] = {}
@@ -138,6 +141,8 @@ class Tracer(TorchDispatchMode):
         """Gives ``node`` its value and the current origin."""
         node.meta["val"] = val
         node.meta["parents"], node.meta["stack"] = self.origin()
+        if self.marks:
+            node.meta.update(self.marks)
         return node
 
     def snapshot(self, value: Tensor) -> Tensor:
@@ -218,7 +223,11 @@ class Tracer(TorchDispatchMode):
         target, args, kwargs = RECORDED_AS[func](args, kwargs) if func in RECORDED_AS else (METADATA.get(func, func), args, kwargs)
         node = self.graph.create_node("call_function", target, self._lower(args), self._lower(kwargs), name=target._opname)
         self._note_writes(target, args, kwargs)
+        if (region := checkpointed.get()) is not None:
+            self.marks = {"recompute": region.policy(func, args, kwargs, out), "ac_graph_id": self.regions.setdefault(region, len(self.regions))}
         self._bind(node, out)
+        if region is not None:
+            self.marks = {}
         if _gives_views(target):
             self._note_view(target, args, kwargs, out)
         return out

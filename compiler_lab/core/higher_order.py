@@ -9,13 +9,16 @@ attributes of the module; here a target carries its own, so that a graph stays o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx as fx
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext, checkpoint, noop_context_fn
 
 from .errors import Unsupported
 
@@ -111,17 +114,51 @@ class _Once(_Function):
 
 
 class CheckpointCall(HigherOrder):
-    """``torch.utils.checkpoint.checkpoint``: in eager what torch does; under a tracer the body alone, for the partition decides what is kept."""
+    """``torch.utils.checkpoint.checkpoint``: in eager what torch does; under a tracer the body, whose nodes say so, for the partition decides."""
 
     def __init__(self, body: fx.GraphModule, options: dict[str, Any]) -> None:
         super().__init__("checkpoint", {"body": body})
         self.options = options
 
     def __call__(self, *args: Tensor) -> Any:
-        from torch.utils.checkpoint import checkpoint
-
         body = self.graphs["body"]
-        return body(*args) if any(map(is_fake, args)) else checkpoint(body, *args, use_reentrant=False, **self.options)
+        if not any(map(is_fake, args)):
+            return checkpoint(body, *args, use_reentrant=False, **self.options)
+        token = checkpointed.set(Region(self.options.get("context_fn")))
+        try:
+            return body(*args)
+        finally:
+            checkpointed.reset(token)
+
+
+class Region:
+    """A checkpointed body while it is traced. ``context_fn``: as for ``checkpoint``; of contexts, those of selective checkpointing are known.
+
+    Raises ``Unsupported`` for other contexts: what they do around the body would be lost."""
+
+    def __init__(self, context_fn: Callable[[], Any] | None) -> None:
+        self.wish: Callable[..., Any] | None = None
+        if context_fn is not None and context_fn is not noop_context_fn:
+            self.wish = getattr(context_fn()[0], "policy_fn", None)
+            if self.wish is None:
+                why = "create_selective_checkpoint_contexts makes contexts whose meaning is known"
+                raise Unsupported("a checkpoint with contexts of the program's own", reason="higher-order-operator", why=why)
+
+    def policy(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> CheckpointPolicy:
+        """What the program wants of a call of ``op``: PREFER_RECOMPUTE unless it selects."""
+        if self.wish is None:
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        about = SelectiveCheckpointContext(is_recompute=False, **({"op_output": out} if KNOWS_OUTPUT else {}))
+        found = self.wish(about, op, *args, **kwargs)
+        if isinstance(found, bool):
+            return CheckpointPolicy.MUST_SAVE if found else CheckpointPolicy.PREFER_RECOMPUTE
+        return found
+
+
+checkpointed: ContextVar[Region | None] = ContextVar("checkpointed", default=None)
+"""The innermost checkpointed body that is being traced."""
+
+KNOWS_OUTPUT = "op_output" in inspect.signature(SelectiveCheckpointContext).parameters  # torch 2.11 has it not
 
 
 class CondCall(HigherOrder):

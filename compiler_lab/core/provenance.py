@@ -78,8 +78,17 @@ def parents_of(node: fx.Node) -> tuple[str, ...]:
     return node.meta.get("parents", ())
 
 
+MARKS = ("recompute", "ac_graph_id")
+"""What activation checkpointing says of a node, in PyTorch's own keys: its ``CheckpointPolicy``, and the number of the checkpointed region."""
+
+
+def marks_of(node: fx.Node) -> dict[str, object]:
+    return {key: node.meta[key] for key in MARKS if key in node.meta}
+
+
 def inherit(node: fx.Node, stage: str, *origins: fx.Node) -> fx.Node:
-    """Give ``node`` the stack of the first origin that has one, and all ``origins`` (items of ``stage``) as parents."""
+    """Give ``node`` the stack of the first origin that has one, the marks of the first, and all ``origins`` (items of ``stage``) as parents."""
+    node.meta.update(marks_of(origins[0]) if origins else {})
     node.meta["parents"] = tuple(dict.fromkeys(f"{stage}/{o.name}" for o in origins))
     node.meta["stack"] = next((s for o in origins if (s := stack_of(o))), ())
     return node

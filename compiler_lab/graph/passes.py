@@ -145,7 +145,7 @@ def eliminate_common_subexpressions(graph: G) -> G:
     for node in list(edited.nodes):
         if node.op not in PURE_KINDS or (has_effect(node) if overload(node) is not None else draws(node)):
             continue
-        key = (node.op, node.target, _key(node.args), _key(node.kwargs))
+        key = (node.op, node.target, _key(node.args), _key(node.kwargs), node.meta.get("recompute"))
         first = seen.setdefault(key, node)
         if first is node:
             continue

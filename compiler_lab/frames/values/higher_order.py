@@ -8,6 +8,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/higher_order_ops.py``. Left out
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import torch.fx as fx
 from ...core.higher_order import CheckpointCall, CondCall, WhileCall
 from .base import NONE, Args, Constant, Kwargs, Lazy, NotConstant, Value, is_none
 from .containers import SequenceValue
-from .functions import Cell
+from .functions import Cell, PartialValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -127,6 +128,21 @@ def call_graph(t: Tracer, target: Any, args: list[Any], nest: Any) -> Value:
     return rebuilt(nest, list(out.iterate(t)))
 
 
+def _real(t: Tracer, value: Value) -> Any:
+    """The object that a value stands for, a partial or a sequence of such objects built anew; None where there is none."""
+    found = t.maybe_constant(value)
+    if not isinstance(found, NotConstant):
+        return found
+    if isinstance(value, PartialValue):
+        parts = [_real(t, v) for v in (value.function, *value.args, *value.kwargs.values())]
+        function, args = parts[0], parts[1 : len(value.args) + 1]
+        return None if None in parts else functools.partial(function, *args, **dict(zip(value.kwargs, parts[len(args) + 1 :], strict=True)))
+    if isinstance(value, SequenceValue) and value.cls in (list, tuple):
+        parts = [_real(t, v) for v in value.values()]
+        return None if None in parts else value.cls(parts)
+    return getattr(value, "real", None)
+
+
 CHECKPOINT_OPTIONS = ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop")
 
 
@@ -140,8 +156,7 @@ def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     for name in CHECKPOINT_OPTIONS:
         if name in given:
             value = given.pop(name)
-            real = t.maybe_constant(value)
-            options[name] = getattr(value, "real", None) if isinstance(real, NotConstant) else real
+            options[name] = _real(t, value)
             if options[name] is None:
                 raise t.refuse("higher-order", f"checkpoint with {name}={value.describe()}")
     tensors: list[TensorValue] = []
