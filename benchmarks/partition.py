@@ -213,6 +213,63 @@ def flow_row() -> dict[str, Any]:
     return {**sizes, "ours_ms": best["ours"] * 1e3, "networkx_ms": best["networkx"] * 1e3, "ratio": best["networkx"] / best["ours"]}
 
 
+# ------------------------------------------------------------------------------------------------------------- memory of a step
+
+
+def peak_bytes(step: Callable[[], Any]) -> int:
+    """The most bytes allocated at once during ``step``, beyond what was allocated before it, by the events of the profiler."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step()
+    alive = most = 0
+    inner: Any = profiler.profiler
+    for event in sorted((e for e in inner.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        alive += event.nbytes()
+        most = max(most, alive)
+    return most
+
+
+def memory_row(name: str, model: Model) -> dict[str, Any]:
+    """Of the third training step (forward, loss, backward, gradients set to None before), ours beside torch's with the same kind of cut."""
+    row: dict[str, Any] = {"model": name}
+    ways = {
+        "ours": lambda m: compiler_lab.compile(m, backend="aot_eager_decomp"),
+        "torch": lambda m: torch.compile(m, backend="aot_eager_decomp_partition"),
+        "eager": lambda m: m,
+    }
+    for who, compiled in ways.items():
+        torch._dynamo.reset()
+        module, args, kwargs = model()
+        call = compiled(module)
+
+        def step(module: nn.Module = module, call: Any = call, args: Any = args, kwargs: Any = kwargs) -> None:
+            module.zero_grad(set_to_none=True)
+            loss_of(call(*args, **kwargs)).backward()
+
+        step()
+        step()
+        row[who] = peak_bytes(step)
+    return row
+
+
+def loss_of(out: Any) -> Tensor:
+    """The model's own loss, or the mean of everything that it gives."""
+    if isinstance(loss := getattr(out, "loss", None), Tensor):
+        return loss
+    values = out if isinstance(out, (tuple, list)) else list(out.values()) if isinstance(out, dict) else [out]
+    return torch.stack([v.float().mean() for v in values if isinstance(v, Tensor) and v.requires_grad]).sum()
+
+
+MEMORY = """| model | most bytes at once: ours | torch.compile | eager | ours / torch |
+|---|---|---|---|---|"""
+
+
+def memory_line(r: dict[str, Any]) -> str:
+    return f"| {r['model']} | {r['ours']:,} | {r['torch']:,} | {r['eager']:,} | {r['ours'] / r['torch']:.2f} |"
+
+
+HEADER = "# What the partition keeps\n\nWritten by `python benchmarks/partition.py --write`; its opening lines say what each column counts.\n\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", type=Path, default=HERE.parent.parent / "shared" / "conformance" / "models.py")
@@ -240,6 +297,15 @@ def main() -> None:
         f = told["flow"]
         sizes = f"{f['nodes']} nodes, {f['edges']} edges"
         say(f"maximum flow of a GPT-2 of 12 layers ({sizes}): ours {f['ours_ms']:.1f} ms, networkx {f['networkx_ms']:.1f} ms, {f['ratio']:.1f} times ours")
+    if "memory" in asked.what:
+        say("")
+        say(MEMORY)
+        told["memory"] = []
+        for name, model in models(asked.suite, asked.models).items():
+            told["memory"].append(memory_row(name, model))
+            say(memory_line(told["memory"][-1]))
+    if asked.write:
+        (HERE / "partition.md").write_text(HEADER + "\n".join(lines) + "\n")
     if asked.json:
         asked.json.write_text(json.dumps(told, indent=1) + "\n")
 
