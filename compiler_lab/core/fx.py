@@ -160,7 +160,8 @@ class GraphArtifact(Artifact):
             self.graph.lint()
         except (RuntimeError, AssertionError) as error:
             raise InvalidIR(f"{self.stage}: the graph is malformed: {error}") from error
-        if old := old_line(self.module):
+        held = [m for node in self.graph.nodes for m in getattr(node.target, "graphs", {}).values()]
+        if old := next(filter(None, map(old_line, (self.module, *held))), ""):
             raise InvalidIR(f"{self.stage}: the module was not recompiled after its graph was edited: {old}", why=WHY, hint=HINT)
         for node in self.graph.nodes:
             missing = [k for k in ("stack", "parents") if k not in node.meta]

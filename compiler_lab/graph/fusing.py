@@ -82,7 +82,8 @@ def run_passes(graph: GraphArtifact, passes: Sequence[GraphPass] = PASSES) -> Fu
 class FusionBackend:
     """A backend: ``compile(model, backend=FusionBackend())``, and ``torch.compile`` with the same object.
 
-    inner: the backend that gets the rewritten graph, for example ``aot_autograd(...)``; by default it is run as it is.
+    inner: the backend that gets the rewritten graph, for example ``aot_autograd(...)``, or ``lambda gm, args: compile(gm)`` for the whole
+    pipeline; by default the graph is run as it is.
     passes: functions from a ``GraphArtifact`` to one of the same inputs.
     """
 
