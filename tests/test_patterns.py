@@ -341,6 +341,23 @@ def test_which_modules_write(module: torch.nn.Module, expected: bool) -> None:
     assert [writes(n) for n in graph.nodes if n.op == "call_module"] == [expected]
 
 
+@pytest.mark.parametrize(("between", "allowed"), [(torch.nn.Linear(4, 4), True), (torch.nn.ReLU(inplace=True), False)])
+def test_a_module_between_the_first_call_and_the_last(between: torch.nn.Module, allowed: bool) -> None:
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.between = between
+
+        def forward(self, x: Tensor) -> Any:
+            s = torch.sigmoid(x)
+            return self.between(x), x * s
+
+    graph = symbolic_trace(Two(), X)
+    after = fuse_silu(graph)
+    assert outcomes(after) == [("replaced", "match") if allowed else ("refused", "write_between")]
+    same_run(graph, after, X)
+
+
 # -------------------------------------------------------------------------------------------------------- random programs
 
 FUSED = Pattern("a * b + c", lambda a, b, c: a * b + c, lambda a, b, c: torch.add(c, b * a))

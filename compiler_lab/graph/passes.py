@@ -46,7 +46,7 @@ REASONS = {
 def _copy(graph: GraphArtifact) -> fx.Graph:
     """A copy to edit. Unlike ``core.fx.fork`` it keeps parents: ids are the same, since the stage is."""
     new = fx.Graph()
-    new._codegen = graph.graph._codegen
+    new._codegen, new.owning_module = graph.graph._codegen, graph.module
     mapping: dict[fx.Node, fx.Node] = {}
     for node in graph.graph.nodes:
         copied = mapping[node] = new.node_copy(node, mapping.__getitem__)
