@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import torch
+
 from .ir import Number, SizeRelation
 
 
@@ -24,7 +26,7 @@ class Place(Protocol):
 
 
 Placed = tuple[SizeRelation, tuple[Place, ...]]  # a relation, and where the tensor or int of each of its numbers is
-SPACE: dict[str, Any] = {"math": math}  # what the text of a relation may use
+SPACE: dict[str, Any] = {"math": math, "torch": torch}  # what the text of a relation may use: ``torch.sym_float(n)``, ``torch.sym_max(n, m)``
 
 
 def read_number(number: Number, value: Any) -> Any:
