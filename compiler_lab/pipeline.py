@@ -154,7 +154,7 @@ def bound(graph: CapturedGraph, part: Partition, forward: Compiled, backward: Co
         forward = watched(forward, always=True)
     if custom and backward is not None:
         backward = watched(backward, always=run.options.check)
-    compiled = in_order(part.spec, part.forward, bind(part.spec, len(part.saved), forward, backward, part.tangents), graph.module.forward)
+    compiled = in_order(part.forward, bind(part.spec, len(part.saved), forward, backward, part.tangents), graph.module.forward)
     return on_trial(compiled, graph.module.forward, custom, run.refuse) if custom else compiled
 
 

@@ -399,6 +399,16 @@ def test_index_errors() -> None:
     torch.testing.assert_close(built(x, good)[0], x[good] * 2)
 
 
+@pytest.mark.parametrize("size", [1, 5])
+def test_index_errors_of_a_buffer_that_holds_one_number(size: int) -> None:
+    """Nothing is read at the position, which may still be out of range."""
+    for f in (lambda x, i: torch.full((size,), 1.5)[i], lambda x, i: ((x + x) * 0).reshape(-1)[i] if size == 1 else torch.zeros(size)[i] + x):
+        built = build(kernels_of(f, torch.tensor(3.0), torch.tensor([0])))
+        assert built(torch.tensor(3.0), torch.tensor([size - 1]))[0].shape == (1,)
+        with pytest.raises(IndexError):
+            built(torch.tensor(3.0), torch.tensor([size]))
+
+
 def test_indexing_nothing() -> None:
     built = build(kernels_of(lambda x, i: x[i] * 2, torch.randn(0, 4), torch.tensor([0])))
     with pytest.raises(IndexError):

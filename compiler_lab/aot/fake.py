@@ -74,6 +74,8 @@ class Fakes:
         if self.one_device(args) is None or not isinstance(first, Tensor) or first.dtype not in (torch.float32, torch.float64) or not is_dense(first):
             return None
         shape, stride = first.shape, first.stride()
+        if 1 in shape and any(s != n for s, n in zip(stride, _contiguous(shape), strict=True)):
+            return None  # the stride of a dimension of size one says nothing about memory, and the result has one of its own
         for a in args[1:]:
             if isinstance(a, Tensor):
                 if a.dtype != first.dtype or a.shape != shape or a.stride() != stride:
@@ -87,6 +89,13 @@ class Fakes:
         with self.in_kernel(self.mode):
             bare = aten.detach.default(value)
         return self.wrap(bare, value.device)
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return strides[::-1]
 
 
 def is_dense(value: Tensor) -> bool:

@@ -206,6 +206,9 @@ class _Node:
         n = next(n for n in self.node.body.nodes if n.target is ops.store)
         _, index, source = n.args
         assert isinstance(index, Index) and isinstance(source, fx.Node)
+        for unread in self.node.body.nodes:  # a position in a buffer that holds one number: it may still be out of range
+            if unread.target is ops.indirect and not unread.users:
+                self.value(unread)
         value, name, b = self.value(source), self.node.name, self.bodies
         self.scope.buffers[name] = index, value
         again, b.stored[name] = name in b.stored, index  # a node that is recomputed in a later phase stores once
@@ -279,6 +282,7 @@ class _Node:
         buffer, index, *indirect = n.args
         assert isinstance(buffer, str) and isinstance(index, Index)
         b = self.bodies
+        values = [self.value(a) for a in indirect if isinstance(a, fx.Node)]  # checked, also where the buffer is one number and no index is written
         for known in (self.scope.buffers, b.outer):
             if buffer in known:
                 return self.known(n, buffer, index, *known[buffer])
@@ -289,7 +293,6 @@ class _Node:
             return self.once(("row", buffer), compute_type(n.meta["dtype"]), f"{b.rows[buffer]}[{text}]", variables, n)
         if buffer not in b.arguments:
             raise InvalidIR(f"{self.id} reads {buffer}, which is neither an argument of {b.group.name} nor made before it there")
-        values = [self.value(a) for a in indirect if isinstance(a, fx.Node)]
         text, variables = self.index(index, values, n)
         element = f"{b.names[buffer]}[{text}]"
         dtype: torch.dtype = n.meta["dtype"]

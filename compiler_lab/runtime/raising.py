@@ -1,4 +1,4 @@
-"""A graph that raises on its data: what the program wrote before the operator that raises stays written.
+"""A graph that raises on its data: in the program's words, and what the program wrote before the operator that raises stays written.
 
 In: the forward of a partition, the callable made of the partition, and the captured graph as a callable. Out: a callable with the
 same meaning that raises as the program does.
@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from ..aot.ir import JointSpec
 from ..core.fx import GraphArtifact
 from ..core.schema import is_random, may_raise
 
@@ -23,10 +22,10 @@ ON_DATA = (RuntimeError, IndexError, ValueError)
 """What operators of aten raise."""
 
 
-def in_order(spec: JointSpec, forward: GraphArtifact, compiled: Callable[..., Any], captured: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled``; where it raises, ``captured`` runs in its place. Only for programs that overwrite an input and may raise."""
+def in_order(forward: GraphArtifact, compiled: Callable[..., Any], captured: Callable[..., Any]) -> Callable[..., Any]:
+    """``compiled``; where it raises, ``captured`` runs in its place. Only for programs that may raise."""
     nodes = forward.graph.nodes
-    if not spec.overwritten or not any(may_raise(n) for n in nodes):
+    if not any(may_raise(n) for n in nodes):
         return compiled
     draws = any(is_random(n) for n in nodes)
 
