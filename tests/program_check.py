@@ -86,8 +86,10 @@ class Describer:
             yield self.drained(value)
         elif isinstance(value, dict):
             yield from ((self(k), self(v)) for k, v in value.items())
-        elif isinstance(value, (list, tuple, collections.deque, set, frozenset)):
+        elif isinstance(value, (list, tuple, collections.deque)):
             yield from map(self, value)
+        elif isinstance(value, (set, frozenset)):  # Python promises no order, and it follows from how a set came about
+            yield from map(self, sorted(value, key=repr) if all(isinstance(v, PLAIN) for v in value) else value)
         elif isinstance(value, BaseException):
             yield self(value.args)
         if hasattr(value, "__dict__") and not isinstance(value, (torch.Tensor, types.FunctionType, types.MethodType)):

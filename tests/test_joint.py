@@ -336,7 +336,14 @@ def test_the_short_way_gives_what_fake_tensors_give(op: OpOverload) -> None:
 
     mode = FakeTensorMode()
     fakes, tensors = Fakes(mode), [a.name for a in op._schema.arguments if str(a.type) == "Tensor"]
-    layouts: list[Tensor] = [torch.ones(4, 6), torch.ones(6, 4).t(), torch.ones(4, 12)[:, ::2], torch.ones(1, 6).expand(4, 6), torch.ones(0, 6), torch.ones(1, 6)[:, :1]]
+    layouts: list[Tensor] = [
+        torch.ones(4, 6),
+        torch.ones(6, 4).t(),
+        torch.ones(4, 12)[:, ::2],
+        torch.ones(1, 6).expand(4, 6),
+        torch.ones(0, 6),
+        torch.ones(1, 6)[:, :1],
+    ]
     for first, second, dtype in itertools.product(layouts, layouts, (torch.float32, torch.float64, torch.int64)):
         operands = [first.to(dtype), second.to(torch.float32 if dtype is torch.int64 else dtype)][: len(tensors)]
         if op in (aten.mm.default, aten.bmm.default):

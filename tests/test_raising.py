@@ -277,7 +277,7 @@ def f(x, i):
 PROGRAMS = {name: program for name, _, program in (part.partition("\n") for part in TEXT.split("## ")[1:])}
 
 
-WRITES = tuple(name for name in PROGRAMS if name.startswith("a tensor was"))
+WRITES = tuple(name for name in PROGRAMS if name.startswith(("a tensor was", "a handler", "integers")))
 
 
 @pytest.mark.parametrize(("name", "backend"), [*itertools.product(PROGRAMS, ["eager", "aot_eager"]), *itertools.product(WRITES, ["lab"])])
