@@ -108,7 +108,7 @@ def test_inductors_table_opens_layer_norm_and_so_does_ours() -> None:
 def test_core_aten_has_about_a_thousand_rows_and_ours_are_those_but_library_calls() -> None:
     theirs = {op for op in core_aten_decompositions() if isinstance(op, torch._ops.OpOverload) and op.namespace == "aten"}
     ours = set(rows_of("core"))
-    assert 900 < len(core_aten_decompositions()) < 1_000  # 956 in torch 2.13; other libraries add a few of their own
+    assert 900 < len(core_aten_decompositions()) < 1_100  # 956 in torch 2.13, 1,009 in 2.11; other libraries add a few of their own
     assert theirs - ours == {op for op in theirs if op._opname in NEVER}
     assert {op for op in ours if op.namespace != "aten"} >= {torch.ops.prims.convert_element_type.default}
     assert len(rows_of("none")) == 0

@@ -342,7 +342,7 @@ def test_the_short_way_gives_what_fake_tensors_give(op: OpOverload) -> None:
         torch.ones(4, 12)[:, ::2],
         torch.ones(1, 6).expand(4, 6),
         torch.ones(0, 6),
-        torch.ones(1, 6)[:, :1],
+        *([torch.ones(1, 6)[:, :1]] if op in ALIKE else []),
     ]
     for first, second, dtype in itertools.product(layouts, layouts, (torch.float32, torch.float64, torch.int64)):
         operands = [first.to(dtype), second.to(torch.float32 if dtype is torch.int64 else dtype)][: len(tensors)]

@@ -304,8 +304,12 @@ def _same_randomness() -> Generator[None]:
     """Capture must not be seen by a program that draws random numbers."""
     state = random.getstate()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    forked = torch.random.fork_rng(devices=devices)
+    with torch._C.DisableTorchFunction():  # it makes devices, which the program's function modes would see
+        forked.__enter__()
     try:
-        with torch.random.fork_rng(devices=devices):
-            yield
+        yield
     finally:
+        with torch._C.DisableTorchFunction():
+            forked.__exit__(None, None, None)
         random.setstate(state)
