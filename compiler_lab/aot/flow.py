@@ -4,10 +4,10 @@ In: a ``FlowNetwork``: directed edges with capacities >= 0, some of them ``INFIN
 Out: a ``FlowSolution``: the augmenting paths in the order they were found (so that a cut can be watched coming about), the
 value of the flow, and the minimum cut that proves it maximal.
 Always holds: the paths' amounts, the flow's value and the cut's capacity are the same number; equal networks give equal
-solutions (edges are visited in the order given); of all minimum cuts the one nearest the sink is returned, which for a
+solutions (edges are visited in an order that they alone decide); of all minimum cuts the one nearest the sink is returned, which for a
 partition means: of two equally cheap choices, the one that recomputes less.
-Method: Dinic's algorithm (levels by breadth-first search from the sink, then a blocking flow along shortest paths with a
-pointer per node that only moves forward). Inside, nodes are ints and each edge sits next to its reverse (``arc ^ 1``).
+Method: Dinic's algorithm (levels by breadth-first search from the sink, which also finds the arcs that lead nearer to it; then a
+blocking flow along these, each of which is given up once). Inside, nodes are ints and each edge sits next to its reverse (``arc ^ 1``).
 PyTorch asks ``networkx.minimum_cut`` instead (``torch/_functorch/partitioners.py``, ``solve_min_cut``); it is the oracle in
 our tests. Left out: lower bounds, costs, and decomposition of the flow other than into the paths found.
 """
@@ -21,7 +21,7 @@ SOURCE, SINK = "source", "sink"
 
 
 class _Residual:
-    """The residual graph: arc ``2 * i`` is edge i, ``2 * i + 1`` its reverse; ``room`` is what each can still take, ``arcs[n]`` leave node n."""
+    """The residual graph: arc ``2 * i`` is edge i, ``2 * i + 1`` its reverse; ``room`` is what each can still take, ``into[n]`` lead to node n."""
 
     def __init__(self, edges: tuple[FlowEdge, ...]) -> None:
         capacities = [e.capacity for e in edges]
@@ -30,35 +30,45 @@ class _Residual:
             raise InvalidIR(f"edge {wrong.source} -> {wrong.target} has capacity {wrong.capacity}", why="a capacity is a number of bytes, 0 or more")
         self.names = tuple(dict.fromkeys((SOURCE, SINK, *(n for e in edges for n in (e.source, e.target)))))
         index = {name: i for i, name in enumerate(self.names)}
-        self.head = [0] * (2 * len(edges))  # the node an arc leads to
-        self.head[0::2], self.head[1::2] = [index[e.target] for e in edges], [index[e.source] for e in edges]
+        tails, heads = [index[e.source] for e in edges], [index[e.target] for e in edges]
+        self.head, self.tail = [0] * (2 * len(edges)), [0] * (2 * len(edges))  # the nodes an arc leads to, and from
+        self.head[0::2], self.head[1::2] = heads, tails
+        self.tail[0::2], self.tail[1::2] = tails, heads
         self.room: list[float] = [0.0] * len(self.head)
         self.room[0::2] = capacities
-        self.arcs: list[list[int]] = [[] for _ in self.names]
+        self.into: list[list[int]] = [[] for _ in self.names]
         for arc, node in enumerate(self.head):
-            self.arcs[node].append(arc ^ 1)
+            self.into[node].append(arc)
+        # the arcs that lead from a node one step nearer to the sink: the first, and what comes behind each; lists of ints, which no collector walks
+        self.first, self.then = [-1] * len(self.names), [-1] * len(self.head)
 
     def levels(self) -> list[int]:
         """Distance of each node to the sink along arcs that have room; -1 where there is no way, or none as short as the source's."""
         level = [-1] * len(self.names)
+        self.first = first = [-1] * len(self.names)
+        then = self.then
         level[1] = distance = 0
-        front, head, room, arcs = [1], self.head, self.room, self.arcs
+        front, tail, room, into = [1], self.tail, self.room, self.into
         while front and level[0] < 0:
             distance += 1
             behind: list[int] = []
             for node in front:
-                for arc in arcs[node]:
-                    before = head[arc]
-                    if level[before] < 0 and room[arc ^ 1] > 0:
-                        level[before] = distance
-                        behind.append(before)
+                for arc in into[node]:
+                    if room[arc] > 0:
+                        before = tail[arc]
+                        if level[before] < 0:
+                            level[before] = distance
+                            behind.append(before)
+                        elif level[before] != distance:
+                            continue
+                        then[arc] = first[before]
+                        first[before] = arc
             front = behind
         return level
 
-    def blocking_flow(self, level: list[int], found: list[tuple[tuple[str, ...], float]]) -> None:
+    def blocking_flow(self, found: list[tuple[tuple[str, ...], float]]) -> None:
         """Push along shortest paths until none is left, adding each to ``found``."""
-        head, room, arcs = self.head, self.room, self.arcs
-        cursor = [0] * len(arcs)
+        head, tail, room, first, then = self.head, self.tail, self.room, self.first, self.then
         path: list[int] = []  # arcs from the source to `node`
         node = 0
         while True:
@@ -74,19 +84,20 @@ class _Residual:
                     room[a ^ 1] += amount
                     if room[a] == 0 and i < full:
                         full = i
-                node = head[path[full] ^ 1]  # back to where the first full arc starts
+                node = tail[path[full]]  # back to where the first full arc starts
                 del path[full:]
                 continue
-            leaving, here, below = arcs[node], cursor[node], level[node] - 1
-            while here < len(leaving) and (level[head[leaving[here]]] != below or room[leaving[here]] <= 0):
-                here += 1
-            cursor[node] = here
-            if here < len(leaving):
-                path.append(leaving[here])
-                node = head[leaving[here]]
+            arc = first[node]
+            while arc >= 0 and room[arc] <= 0:
+                arc = then[arc]
+            first[node] = arc
+            if arc >= 0:
+                path.append(arc)
+                node = head[arc]
             elif path:
-                node = head[path.pop() ^ 1]
-                cursor[node] += 1
+                arc = path.pop()
+                node = tail[arc]
+                first[node] = then[arc]
             else:
                 return
 
@@ -108,7 +119,7 @@ def solve(network: FlowNetwork) -> FlowSolution:
     graph = _Residual(network.edges)
     paths: list[tuple[tuple[str, ...], float]] = []
     while (level := graph.levels())[0] >= 0:
-        graph.blocking_flow(level, paths)
+        graph.blocking_flow(paths)
     source_side = frozenset(name for name, distance in zip(graph.names, level, strict=True) if distance < 0)
     cut = tuple(e for e in network.edges if e.source in source_side and e.target not in source_side)
     return FlowSolution(float(sum(e.capacity for e in cut)), tuple(paths), source_side, cut)
