@@ -1,6 +1,6 @@
 """What our cut keeps for the backward beside what torch's keeps of the same joint graph, for models of a suite.
 
-usage: python benchmarks/partition.py [--suite FILE] [--models REGEX] [--what saved,flow,memory] [--json FILE] [--write]
+usage: python benchmarks/partition.py --suite FILE [--models REGEX] [--what saved,flow,memory] [--json FILE] [--write]
 
 saved   each model is captured and decomposed, and the same joint graph is given to our partitioner (cost models "bytes" and "torch") and to
         ``torch._functorch.partitioners.min_cut_rematerialization_partition``. Bytes: what the backward is given, a view counted as what it
@@ -17,6 +17,7 @@ FILE is a module with ``MODELS`` (name -> size -> (module, keyword arguments)) a
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import re
@@ -49,7 +50,7 @@ Model = Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]
 
 def models(suite: Path, wanted: str | None) -> dict[str, Model]:
     """Models by name, made anew at each call with the same random weights."""
-    import transformers  # asked for by the suite: no part of the development environment
+    transformers: Any = importlib.import_module("transformers")  # asked for by the suite: no part of the development environment
 
     transformers.logging.set_verbosity_error()
     spec = importlib.util.spec_from_file_location("suite", suite)
@@ -179,7 +180,7 @@ def saved_line(r: dict[str, Any]) -> str:
 
 
 def gpt2() -> Any:
-    import transformers
+    transformers: Any = importlib.import_module("transformers")
 
     config = transformers.GPT2Config(vocab_size=128, n_embd=32, n_layer=12, n_head=4, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     model = transformers.GPT2LMHeadModel(config).train()
@@ -267,12 +268,12 @@ def memory_line(r: dict[str, Any]) -> str:
     return f"| {r['model']} | {r['ours']:,} | {r['torch']:,} | {r['eager']:,} | {r['ours'] / r['torch']:.2f} |"
 
 
-HEADER = "# What the partition keeps\n\nWritten by `python benchmarks/partition.py --write`; its opening lines say what each column counts.\n\n"
+HEADER = "# What the partition keeps\n\nWritten by `python benchmarks/partition.py --suite FILE --write`; its opening lines say what each column counts.\n\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", type=Path, default=HERE.parent.parent / "shared" / "conformance" / "models.py")
+    parser.add_argument("--suite", type=Path, required=True)
     parser.add_argument("--models")
     parser.add_argument("--what", default="saved,flow,memory")
     parser.add_argument("--json", type=Path)
