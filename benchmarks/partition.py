@@ -230,7 +230,7 @@ def peak_bytes(step: Callable[[], Any]) -> int:
 
 
 def memory_row(name: str, model: Model) -> dict[str, Any]:
-    """Of the third training step (forward, loss, backward, gradients set to None before), ours beside torch's with the same kind of cut."""
+    """Of the third training step (forward, loss, backward; gradients are None before it), ours beside torch's with the same kind of cut."""
     row: dict[str, Any] = {"model": name}
     ways = {
         "ours": lambda m: compiler_lab.compile(m, backend="aot_eager_decomp"),
@@ -242,12 +242,12 @@ def memory_row(name: str, model: Model) -> dict[str, Any]:
         module, args, kwargs = model()
         call = compiled(module)
 
-        def step(module: nn.Module = module, call: Any = call, args: Any = args, kwargs: Any = kwargs) -> None:
-            module.zero_grad(set_to_none=True)
+        def step(call: Any = call, args: Any = args, kwargs: Any = kwargs) -> None:
             loss_of(call(*args, **kwargs)).backward()
 
-        step()
-        step()
+        for _ in range(2):
+            step()
+            module.zero_grad(set_to_none=True)
         row[who] = peak_bytes(step)
     return row
 

@@ -86,7 +86,7 @@ def aot_autograd(
             if decompositions:
                 traced = eliminate_dead_code(eliminate_common_subexpressions(decompose(traced, decompositions)))
             part = partition_fn(traced)
-            forward = _inner(fw_compiler, part.forward, "aot.forward")
+            forward = _one_by_one(_inner(fw_compiler, part.forward, "aot.forward"))
             backward = _inner(bw_compiler, part.backward, "aot.backward") if part.backward is not None else None
         custom = [half.graph for half in (part.forward, part.backward) if half is not None and calls_custom(half.graph)]
         if custom and backward is not None:
@@ -98,9 +98,12 @@ def aot_autograd(
 
 
 def _inner(compiler: InnerCompiler, half: GraphArtifact, stage: str) -> Callable[..., Any]:
-    """One half compiled; called with its inputs one by one, whatever convention the compiler's result has."""
     module = fork(half.module, stage)
-    compiled = handed_back(compiler(module, [p.meta["val"] for p in half.placeholders]), module)
+    return handed_back(compiler(module, [p.meta["val"] for p in half.placeholders]), module)
+
+
+def _one_by_one(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Called with its inputs one by one, whatever convention ``compiled`` has."""
     if getattr(compiled, "_boxed_call", False):
         return lambda *inputs: tuple(compiled(list(inputs)))
     return compiled

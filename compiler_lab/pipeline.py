@@ -30,7 +30,7 @@ from .codegen.artifact import Kernels
 from .codegen.cpp import generate
 from .core.artifact import Artifact
 from .core.errors import InvalidIR, UnknownOption, Unsupported
-from .core.fx import GraphArtifact, fork
+from .core.fx import GraphArtifact, boxed, fork
 from .core.modes import below_modes
 from .core.options import Options
 from .core.recompiled import handed_back
@@ -143,7 +143,7 @@ def eager_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Comp
 def aot_backend(graph: CapturedGraph, args: list[Tensor], run: Runner, steps: tuple[Pass, ...]) -> Compiled:
     """Everything up to the partition; forward and backward are run by aten."""
     part = to_partition(graph, args, run, steps)
-    backward = part.backward.module.forward if part.backward is not None else None
+    backward = boxed(part.backward.module) if part.backward is not None else None
     return bound(graph, part, part.forward.module.forward, backward, run)
 
 

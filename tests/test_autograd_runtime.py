@@ -21,6 +21,7 @@ from compiler_lab.aot.functionalize import functionalize
 from compiler_lab.aot.ir import JointSpec, OutputSpec, ViewStep
 from compiler_lab.aot.joint import joint
 from compiler_lab.aot.partition import partition
+from compiler_lab.core.fx import boxed
 from compiler_lab.core.options import Options
 from compiler_lab.graph.passes import eliminate_common_subexpressions, eliminate_dead_code, fold_constants, simplify_views
 from compiler_lab.runtime.autograd import bind
@@ -251,8 +252,8 @@ def test_kept_values_are_freed_by_the_backward() -> None:
     assert out.grad_fn is not None and alive[0]() is None
 
 
-def layers(x: Tensor, w: Tensor) -> Tensor:
-    for _ in range(6):
+def layers(x: Tensor, w: Tensor, depth: int) -> Tensor:
+    for _ in range(depth):
         x = torch.tanh(x @ w)
     return x.sum()
 
@@ -271,13 +272,15 @@ class Living(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("retain", [False, True], ids=["once", "retained"])
-@pytest.mark.parametrize("backend", ["python", "aot_eager", "lab"])
-def test_kept_values_are_freed_while_the_backward_runs(backend: str, retain: bool) -> None:
-    """Each after its last use, as in eager; what is kept for another time stays."""
+@pytest.mark.parametrize("depth", [6, 40])
+@pytest.mark.parametrize("backend", ["python", "aot_eager", "lab", "inner"])
+def test_kept_values_are_freed_while_the_backward_runs(backend: str, depth: int, retain: bool) -> None:
+    """Each after its last use, as in eager, however many the backward takes; what is kept for another time stays."""
     compiler_lab.reset()
-    call = layers if backend == "python" else compiler_lab.compile(layers, backend=backend)
+    inner = compiler_lab.aot_autograd(lambda gm, _: boxed(gm))
+    call = layers if backend == "python" else compiler_lab.compile(layers, backend=inner if backend == "inner" else backend)
     x, w = leaves(rand(8, 8), rand(8, 8))
-    call(x, w)
+    call(x, w, depth)
     kept: list[Any] = []
 
     def pack(t: Tensor) -> Tensor:
@@ -288,8 +291,8 @@ def test_kept_values_are_freed_while_the_backward_runs(backend: str, retain: boo
         return made
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        out = call(x, w)
-    assert len(kept) >= 5
+        out = call(x, w, depth)
+    assert len(kept) >= depth - 1
     with Living(kept) as living:
         out.backward(retain_graph=retain)
     if retain:

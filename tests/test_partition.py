@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch._decomp
+import torch.fx as fx
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from compiler_lab.aot.partition import Partition, partition
 from compiler_lab.core.errors import InvalidIR, Unsupported
 from compiler_lab.core.options import Options
 from compiler_lab.core.provenance import parents_of
-from compiler_lab.core.schema import nbytes
+from compiler_lab.core.schema import base_of, is_view, nbytes
 
 from .partition_programs import DEFAULT, MIN_CUT, PROGRAMS, TORCH, chain, gelu_sum, joint_of, names, outcome, programs, rand, verify
 
@@ -49,6 +50,32 @@ def test_the_numbers_of_a_min_cut() -> None:
     assert part.network.solution.value == 2 * int(8 * 16 * 4 * 1.1)  # both inputs are one step from the backward, and in memory
     assert part.saved_bytes == 2 * 8 * 16 * 4
     assert sum(amount for _, amount in part.network.solution.paths) == part.network.solution.value
+
+
+def most_bytes(graph: fx.Graph) -> int:
+    """The most bytes alive at once while ``graph`` runs and drops each value after its last reader; inputs are not counted."""
+    own = lambda n: n.op == "call_function" and not is_view(n)
+    last = {base_of(read): node for node in graph.nodes for read in node.all_input_nodes}
+    alive = most = 0
+    for node in graph.nodes:
+        alive += nbytes(node.meta["val"]) if own(node) else 0
+        most = max(most, alive)
+        alive -= sum(nbytes(n.meta["val"]) for n in {base_of(r) for r in node.all_input_nodes} if last[n] is node and own(n))
+    return most
+
+
+def test_a_derivative_that_needs_no_tangent_is_computed_where_what_it_reads_is_at_hand() -> None:
+    """At the end of the forward it would keep the input of each of the five alive until then."""
+
+    def five(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(5):
+            x = F.gelu(x @ w)
+        return x
+
+    part = verify(joint_of(five, rand(8, 64), rand(64, 64), table=torch._decomp.core_aten_decompositions()), MIN_CUT)
+    one, inputs = 8 * 64 * 4, (8 + 64) * 64 * 4
+    kept = part.saved_bytes - inputs + one  # and the output
+    assert kept == 10 * one and most_bytes(part.forward.graph) <= kept + 2 * one
 
 
 @pytest.mark.parametrize("options", [MIN_CUT, TORCH], ids=["bytes", "torch"])

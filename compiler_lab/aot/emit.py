@@ -1,8 +1,9 @@
 """The two graphs of a partition, built out of the nodes of the joint graph.
 
 In: ``Parts`` and the values to keep. Out: the forward and the backward as ``GraphArtifact``s. Always holds: names are the joint graph's,
-and every node has the node that it copies as parent; of an input that the program overwrites a copy is kept, never the input; what is
-computed again stands just before its first reader, so that it does not live long.
+and every node has the node that it copies as parent; of an input that the program overwrites a copy is kept, never the input; what the
+forward computes for the backward alone stands just after what it reads, and what is computed again just before its first reader, so that
+neither makes anything live long.
 PyTorch's counterpart: ``_extract_fwd_bwd_modules`` in ``torch/_functorch/partitioners.py``.
 """
 
@@ -73,8 +74,8 @@ def emit_forward(parts: Parts, saved: Sequence[fx.Node]) -> tuple[GraphArtifact,
         emit.placeholder(primal, primal.name)
     kept: dict[fx.Node, fx.Node] = {p: emit.clone(p, _copy_name(parts, p, "read")) for p in saved if p in overwritten}
     needed = ancestors([*parts.outputs, *saved, *(n for n in parts.split.forward if must_run(n))])
-    for node in parts.nodes:
-        if node in needed and node.op != "placeholder":
+    for node in _soon(parts, needed):
+        if node.op != "placeholder":
             emit.copy(node)
     outputs: list[Any] = []
     for place, out in enumerate(parts.outputs):
@@ -86,6 +87,26 @@ def emit_forward(parts: Parts, saved: Sequence[fx.Node]) -> tuple[GraphArtifact,
             outputs.append(emit.of[out] if isinstance(out, fx.Node) else out)
     names = tuple(kept[n].name if n in kept else n.name for n in saved)
     return emit.finish([*outputs, *(kept.get(n) or emit.of[n] for n in saved)]), names
+
+
+def _soon(parts: Parts, needed: set[fx.Node]) -> list[fx.Node]:
+    """``needed`` in the joint graph's order, but what no output and no effect is made of just after the last value that it reads.
+
+    In the joint graph a derivative that depends on no tangent (gelu's, of its input) stands behind the whole forward, and what it reads would
+    live that long. Constants that only such values read go with the first of them.
+    """
+    program = ancestors([*parts.outputs, *(n for n in needed if must_run(n))])
+    place = {n: parts.order[n] for n in needed}
+    late = [n for n in parts.nodes if n in needed and n not in program and n.op == "call_function"]
+    constants = dict[fx.Node, None]()
+    for node in late:
+        if reads := [place[i] for i in node.all_input_nodes if i not in constants]:
+            place[node] = max(reads)
+        else:
+            constants[node] = None
+    for node in reversed(constants):
+        place[node] = min((place[u] for u in node.users if u in needed), default=place[node])
+    return sorted(needed, key=lambda n: (place[n], parts.order[n]))
 
 
 def emit_backward(parts: Parts, saved: Sequence[fx.Node], names: Sequence[str]) -> GraphArtifact:

@@ -99,6 +99,8 @@ class _Wrapper:
             self._bindings()
             self._state()
             self._call()
+            if self.handed_over:
+                e.line("call._boxed_call = True")
             e.line("return call")
         return e
 
@@ -150,7 +152,11 @@ class _Wrapper:
 
     def _call(self) -> None:
         e = self.e
-        with e.block(f"def call({', '.join(self.names[s.name] for s in self.program.inputs)}):", end=""):
+        inputs = ", ".join(self.names[s.name] for s in self.program.inputs)
+        with e.block(f"def call({'arguments' if self.handed_over else inputs}):", end=""):
+            if self.handed_over:  # boxed: the list is emptied, for a call that passes many arguments one by one holds them to its end
+                e.line(f"{inputs}{',' if len(self.handed_over) == 1 else ''} = arguments")
+                e.line("arguments.clear()")
             with e.block("try:", end=""):
                 e.line("mine = free.pop()")
             with e.block("except IndexError:", end=""):

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.fx as fx
+from torch.fx.graph import CodeGen
 
 from .artifact import Artifact, Decision, Item
 from .errors import InvalidIR
@@ -114,6 +116,35 @@ def fork(module: fx.GraphModule, stage: str) -> fx.GraphModule:
         inherit(new, stage, node)
         mapping[node] = new
     return fx.GraphModule(module, graph)
+
+
+class _Boxed(CodeGen):
+    """Writes a forward of one list, which is empty once the inputs have names."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **layout: Any) -> str:
+        names = [re.match(r"\w+", v) for v in free_vars]
+        inputs = "".join(f"{m[0]}, " for m in names if m is not None and m[0] != "self")
+        taken = f"\n    {inputs}= arguments" if inputs else ""
+        return f"def {self._func_name}(self, arguments){maybe_return_annotation}:{taken}\n    arguments.clear()"
+
+
+def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
+    """``module`` as a function of a list with its inputs, which it empties: each input dies with its last use there, however many there are.
+
+    It has torch's mark of that convention, ``_boxed_call``. Where a Python function takes its inputs one by one, a call with more than
+    thirty of them is one with a tuple, which holds all of them to its end.
+    """
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    graph.set_codegen(_Boxed())
+    for node in module.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    forward = fx.GraphModule(module, graph).forward
+
+    def call(arguments: list[Any]) -> Sequence[Any]:
+        return forward(arguments)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
 
 
 VALUES = "propagate_shapes(graph, *example_args) gives every node its value"

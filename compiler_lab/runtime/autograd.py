@@ -37,6 +37,7 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
 
     tangents: tensors (fake ones will do) with the shape, strides, dtype and device the backward expects of each tangent; without
     them a tangent is expected laid out as its output is, contiguous where the output's memory has gaps or overlaps.
+    A ``backward`` with the mark ``_boxed_call`` takes one list, and empties it.
     The result takes ``spec.primals`` tensors and returns one value per ``spec.outputs``.
     Where grad mode is off, or no input that has a gradient requires one, only the forward runs and nothing is kept; a program that
     is entered with grad mode off and switches it on inside (``spec.grad_enabled`` false, and yet a backward) is differentiated all the same.
@@ -277,8 +278,11 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
 def _freeing(function: Flat, count: int) -> Callable[[list[Any]], Sequence[Any]]:
     """``function`` of a list with its ``count`` arguments, which is empty when it begins: each argument dies with its last use there.
 
-    A call with ``*arguments`` would hold the tuple to its end; a call that takes each from the list hands its references over.
+    A call with ``*arguments`` would hold the tuple to its end; a call that takes each from the list hands its references over, up to thirty
+    of them. What the backends give is boxed, and takes them from the list by itself.
     """
+    if getattr(function, "_boxed_call", False):
+        return function
     names: dict[str, Any] = {"function": function}
     taken = ", ".join(["pop()"] * count)
     exec(f"def call(arguments):\n    arguments.reverse()\n    pop = arguments.pop\n    return function({taken})\n", names)

@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 
 class Program(Artifact):
-    """``program(*inputs)`` takes the graph's inputs and returns the tuple of its outputs. ``library`` is None for extern calls only."""
+    """``program(*inputs)`` takes the graph's inputs and returns the tuple of its outputs. ``library`` is None for extern calls only.
+
+    ``call`` is what the wrapper made: a backward's takes one list, which it empties, and has the mark ``_boxed_call``.
+    """
 
     def __init__(self, kernels: Kernels, library: Path | None, toolchain: Toolchain | None, call: Callable[..., tuple[Any, ...]]) -> None:
         self.kernels, self.library, self.toolchain, self.call = kernels, library, toolchain, call
         self.stage = f"runtime.{kernels.stage.partition('.')[2]}" if "." in kernels.stage else "runtime"
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        return self.call(*inputs)
+        return self.call([*inputs]) if getattr(self.call, "_boxed_call", False) else self.call(*inputs)
 
     def run(self, *args: Any) -> tuple[Any, ...]:
-        return self.call(*args)
+        return self(*args)
 
     def text(self) -> str:
         """What is called, in order; the machine code is in ``assembly()``, because it depends on the machine."""

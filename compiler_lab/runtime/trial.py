@@ -11,6 +11,7 @@ is watched (``options={"check": True}``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,7 +42,7 @@ def watched(run: Run, always: bool) -> Run:
         return result
 
     current[0] = under_watch
-    return lambda *args: current[0](*args)
+    return functools.wraps(run, assigned=())(lambda *args: current[0](*args))  # a boxed function stays one
 
 
 def on_trial(compiled: Run, captured: Run, graphs: Iterable[fx.Graph], refuse: Callable[[Unsupported], None]) -> Run:
