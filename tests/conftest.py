@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,30 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+def through_the_hook() -> bool:
+    """Whether all Python goes through torch's frame hook: the caller of a function then holds its arguments to the end of the call."""
+
+    def dropped(value: Any, ref: weakref.ref[Any]) -> bool:
+        del value
+        return ref() is None
+
+    values = [torch.nn.Module()]
+    ref = weakref.ref(values[0])
+    return not dropped(values.pop(), ref)
+
+
+@pytest.fixture
+def unhooked() -> None:
+    """Python as it is at the start of a process: ``torch.compile`` leaves the hook on where its backend raises."""
+    from compiler_lab.frames.hook import frame_hook
+
+    for _ in range(1000):
+        if not through_the_hook():
+            return
+        frame_hook().uncount()
+    pytest.fail("the hook stays on")
 
 
 def require(tool: str) -> str:

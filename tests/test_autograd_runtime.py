@@ -271,6 +271,7 @@ class Living(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.usefixtures("unhooked")
 @pytest.mark.parametrize("retain", [False, True], ids=["once", "retained"])
 @pytest.mark.parametrize("depth", [6, 40])
 @pytest.mark.parametrize("backend", ["python", "aot_eager", "lab", "inner"])

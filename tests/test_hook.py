@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
-from compiler_lab.core.errors import LabError
+import compiler_lab
+from compiler_lab.core.errors import BackendFailed, GraphBroken, LabError
 from compiler_lab.frames import hook as hook_module
 from compiler_lab.frames.hook import Answer, GuardRoot, Surface, entry_count, frame_hook, frame_names, surface
 
-from .conftest import run_threads
+from .conftest import run_threads, through_the_hook
 
 
 def inner(x: int) -> int:
@@ -134,6 +136,92 @@ def test_an_exception_in_a_callback_reaches_the_caller_and_ends_the_region() -> 
     with pytest.raises(KeyboardInterrupt), frame_hook().region(callback):
         high(1)
     assert current_callback() is None and high(1) == 4
+
+
+def regions() -> None:
+    high, _ = linked()
+    with frame_hook().region(Watch()), frame_hook().region(Watch()), frame_hook().region(None), frame_hook().region(Watch()):
+        high(1)
+
+
+def nested() -> None:
+    """The inner region ends by an exception; the outer one goes on showing frames."""
+    high, _ = linked()
+    outside = Watch()
+    with frame_hook().region(outside):
+        with pytest.raises(ZeroDivisionError), frame_hook().region(lambda frame, cache_entry, state: 1 // 0):  # type: ignore[arg-type, return-value]
+            high(1)
+        outside.names.clear()
+        assert high(1) == 4 and outside.names == ["outer", "inner"]
+
+
+def caught_below() -> None:
+    """The program catches what comes out of the callback, and its other frames run in Python."""
+    _, low = linked()
+
+    def top() -> int:
+        with pytest.raises(ZeroDivisionError):
+            low(1)
+        return low(1)
+
+    def callback(frame: Any, cache_entry: Any, state: Any) -> Answer:
+        return frame_hook().skip if frame.f_code is not low.__code__ else 1 // 0  # type: ignore[return-value]
+
+    with frame_hook().region(callback):
+        assert top() == 2
+
+
+def printing(x: torch.Tensor) -> torch.Tensor:
+    print(end="")
+    return below(x)
+
+
+def below(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def raising(gm: Any, inputs: Any) -> Any:
+    raise ValueError("no")
+
+
+def compiled(fn: Callable[..., Any], fullgraph: bool, error: type[LabError]) -> Callable[[], None]:
+    def run() -> None:
+        with pytest.raises(error):
+            compiler_lab.compile(fn, backend=raising, fullgraph=fullgraph)(torch.ones(3))
+
+    return run
+
+
+REGIONS: dict[str, Callable[[], None]] = {
+    "in a callback": test_an_exception_in_a_callback_reaches_the_caller_and_ends_the_region,
+    "nested": nested,
+    "nested, without an exception": regions,
+    "caught below": caught_below,
+    "backend": compiled(below, False, BackendFailed),
+    "backend, below a break": compiled(printing, False, BackendFailed),
+    "break": compiled(printing, True, GraphBroken),
+}
+
+
+@pytest.mark.usefixtures("unhooked")
+@pytest.mark.parametrize("name", REGIONS)
+def test_python_does_not_go_through_the_hook_after_a_region(name: str) -> None:
+    REGIONS[name]()
+    assert not through_the_hook()
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_an_exception_in_a_callback_gives_no_reference_away() -> None:
+    def loss() -> None:
+        with pytest.raises(ZeroDivisionError), frame_hook().region(lambda frame, cache_entry, state: 1 // 0):  # type: ignore[arg-type, return-value]
+            low(1)
+
+    _, low = linked()
+    loss()
+    before = sys.getrefcount(False)
+    for _ in range(200):
+        loss()
+    assert abs(sys.getrefcount(False) - before) < 100
 
 
 def test_other_threads_do_not_see_the_hook() -> None:

@@ -14,6 +14,7 @@ private copy of the user's code object, which no one else can share.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 import threading
@@ -121,6 +122,7 @@ class FrameHook:
         self.hide = Answer(strategy(action.SKIP, action.SKIP))
         self.freeze = Answer(strategy(action.RUN_ONLY, action.SKIP))
         self.once = Answer(strategy(action.SKIP, action.DEFAULT), apply=False)
+        self._uncounted = Answer(strategy(action.SKIP, action.RUN_ONLY), apply=False)  # for ``uncount``
         self.lock = threading.RLock()  # one lock for compiling
         self._counter = threading.Lock()
         self._in_flight = 0
@@ -161,6 +163,15 @@ class FrameHook:
                 if (code := ref()) is not None:
                     self._ef.reset_code(code)
 
+    def uncount(self) -> None:
+        """Mends what an exception out of a callback leaves behind (``torch.compile`` leaves it so). The C side then shows this thread's frames to
+        nobody, and counts it as one that shows them for good: all Python goes through the hook, slower, and the caller of a function holds its
+        arguments to the end of the call. Here it is counted out once more, with nothing shown before and after."""
+        self._ef.set_eval_frame(lambda frame, cache_entry, state: self._uncounted)
+        _forget(self._ef)
+        self._ef.set_eval_frame(None)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(False))  # which stood in the callback's place in ``_forget``, borrowed, and was given back
+
     def _enter(self) -> None:
         with self._counter:  # the bucket is per process, so only the first region sets it and the last puts it back
             self._in_flight += 1
@@ -173,6 +184,11 @@ class FrameHook:
             if self._in_flight == 0 and self.isolated:
                 self._ef.set_eval_frame_isolate_recompiles_id(self._outside)
             self._reset_pending()
+
+
+def _forget(ef: Any) -> None:
+    """Counts out this thread, which shows its frames; once this one ends, the C side puts back what it showed them to, and does not count."""
+    ef.set_eval_frame(None)
 
 
 class _Shown:
@@ -203,12 +219,18 @@ class Region:
     def __enter__(self) -> None:
         self._hook._enter()
         self._shown = None if self._callback is None else _Shown(self._callback)
-        self._previous = self._hook._ef.set_eval_frame(self._shown)
+        self._previous = self._hook._ef.set_eval_frame(None)  # one callback right after another would be counted as two threads
+        if self._shown is not None:
+            self._hook._ef.set_eval_frame(self._shown)
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._hook._ef.set_eval_frame(self._previous)
-        if self._shown is not None:
-            self._shown.close()
+        ef, shown = self._hook._ef, self._shown
+        if ef.set_eval_frame(None) is None and shown is not None:
+            self._hook.uncount()
+        if self._previous is not None:
+            ef.set_eval_frame(self._previous)
+        if shown is not None:
+            shown.close()
         self._hook._leave()
 
 
