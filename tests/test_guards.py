@@ -164,7 +164,7 @@ def test_every_kind_has_a_test_value_here() -> None:
     made = {
         "tensor": (torch.ones(2), None), "type": (3, None), "id": (target, None), "equals": ("a", "a"), "length": ([1], 1), "dict_keys": ({"a": 1}, ("a",)),
         "no_attr": (3, "absent"), "no_key": ({}, "a"), "none": (None, None), "true": (True, None), "false": (False, None), "empty": ({}, None),
-        "elements": ({1, 2}, (1, 2)), "has_key": ({"a": 1}, "a"),
+        "elements": ({1, 2}, (1, 2)), "has_key": ({"a": 1}, "a"), "place": (torch.ones(4)[3:], (1, 2)),
     }  # fmt: skip
     assert set(made) == set(LEAVES)
     for kind, (value, expected) in made.items():
@@ -514,6 +514,7 @@ def test_text_has_no_addresses_and_is_stable() -> None:
 def test_kinds_are_complete() -> None:
     assert set(KINDS) == {
         "tensor",
+        "place",
         "type",
         "id",
         "equals",

@@ -235,6 +235,13 @@ def _install_elements(root: GuardRoot, node: Any, elements: tuple[Any, ...], tex
     root.leaf(node, "lambda", lambda value: all(map(is_, value, elements)) or exact(tuple(value), elements), text=text)
 
 
+def _placed(value: Any, facts: tuple[int, int]) -> bool:
+    """(storage offset, step): the offset is this one, or leaves it when divided by ``step``."""
+    offset, step = facts
+    begins = value.storage_offset()
+    return (begins % step if step else begins) == offset
+
+
 def _names(guard: Guard) -> tuple[str, ...]:
     return (guard.expected,) if isinstance(guard.expected, str) else tuple(guard.expected)
 
@@ -267,6 +274,14 @@ LEAVES: dict[str, Row] = {
         lambda value, f: not tensor_differences(value, f),
         lambda f: f.words,
         show,
+    ),
+    "place": Row(
+        lambda guard, value, died: guard.expected,
+        lambda root, node, f, text, value: root.leaf(node, "lambda", lambda value: _placed(value, f), text=text),
+        lambda value, f: isinstance(value, torch.Tensor) and _placed(value, f),
+        lambda f: f"a storage offset of {f[0]}" + (f" modulo {f[1]}" if f[1] else ""),
+        lambda value: str(value.storage_offset()) if isinstance(value, torch.Tensor) else show(value),
+        needs_type=True,
     ),
     "type": Row(
         lambda guard, value, died: Identity(type(value), died),

@@ -91,7 +91,7 @@ class SizeRelation:
 
 @dataclass(frozen=True)
 class Guard:
-    """One assumption. ``kind`` is a row of the guard table ("tensor", "type", "id", "equals", "length", "dict_keys", "no_attr", "no_key", "has_key",
+    """One assumption. ``kind`` is a row of the guard table ("tensor", "place", "type", "id", "equals", "length", "dict_keys", "no_attr", "no_key", "has_key",
     "none", "true", "false", "not_aliased", "aliased", "disjoint", "shape", "global_state"); ``expected`` is what must hold (for "shape" a
     ``SizeRelation``); ``stack`` is the line that assumed it."""
 

@@ -137,6 +137,7 @@ def _same(words: str) -> Callable[[Failure], str]:
 
 
 ADVICE: dict[str, Callable[[Failure], str]] = {
+    "place": lambda f: f"pass {_name(f)}.clone(), or tensors that begin at the same place in their memory",
     "tensor": _tensor,
     "equals": _value,
     "none": _same("pass {name} at each call, or never: None or not decides which way the program goes"),

@@ -25,7 +25,7 @@ from ..core.artifact import Decision
 from ..core.fakes import fake_mode, registration, without_kernel
 from ..core.modes import autocast_state
 from ..core.provenance import Stack
-from . import raising
+from . import places, raising
 from .ir import Guard, Number, Recipe, Source
 from .raising import name_of
 from .reasons import CaptureUnsupported
@@ -151,7 +151,7 @@ class Tracer:
         """Assume a fact about what existed before the frame; a value made inside (no source) needs none."""
         if source is None and kind != "global_state":
             return
-        key = (kind, source, expected if kind in ("no_attr", "no_key", "has_key", "absent", "aliased", "not_aliased") else None)
+        key = (kind, source, expected if kind in ("no_attr", "no_key", "has_key", "absent", "aliased", "not_aliased", "place") else None)
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, expected, self.stack(), why)
 
@@ -354,6 +354,8 @@ class Tracer:
             self.note_guards()
         if any((v.fake.shape, v.fake.stride()) != old[1:] for v, old in zip(touched, before, strict=True)):
             raise self.refuse("metadata-mutation", name_of(target))
+        if (name := name_of(target).partition(".")[0]) in places.PLACED:
+            places.note(self, name, args, kwargs, out)
         changed = [v for v, old in zip(touched, before, strict=True) if v.fake._version != old[0]]
         written = next((v for v in (kwargs.get("out"), *args[:1]) if v in changed), None)
         if isinstance(written, TensorValue):

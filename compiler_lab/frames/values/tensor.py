@@ -202,11 +202,11 @@ def _place(fake: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _meets(one: torch.Tensor, other: torch.Tensor) -> bool:
-    (first, end), (first_other, end_other) = _span(one), _span(other)
+    (first, end), (first_other, end_other) = span(one), span(other)
     return bool(first < end_other and first_other < end)
 
 
-def _span(fake: torch.Tensor) -> tuple[Any, Any]:
+def span(fake: torch.Tensor) -> tuple[Any, Any]:
     """First element in memory, and the one behind the last."""
     first = fake.storage_offset()
     return first, first + (1 + sum((n - 1) * s for n, s in zip(fake.shape, fake.stride(), strict=True)) if fake.numel() else 0)
