@@ -1,12 +1,13 @@
 """What our cut keeps for the backward beside what torch's keeps of the same joint graph, for models of a suite.
 
-usage: python benchmarks/partition.py --suite FILE [--models REGEX] [--what saved,flow,memory] [--json FILE] [--write]
+usage: python benchmarks/partition.py --suite FILE [--models REGEX] [--what saved,flow,memory,time] [--json FILE] [--write]
 
 saved   each model is captured and decomposed, and the same joint graph is given to our partitioner (cost models "bytes" and "torch") and to
         ``torch._functorch.partitioners.min_cut_rematerialization_partition``. Bytes: what the backward is given, a view counted as what it
         views, each once; inputs (parameters among them) beside the rest. Computed again: flops by the formulas of ``torch.utils.flop_counter``,
         and elements touched by everything else. Banned: values of ours computed again that torch's rules forbid.
 flow    seconds of our maximum flow and of ``networkx.minimum_cut`` on the network of a GPT-2 of 12 layers, best of seven each, taking turns
+time    milliseconds of a training step, the same two and eager and our kernels ("lab"), medians of rounds that take turns
 memory  the most bytes alive at once while a training step runs, ours ("aot_eager_decomp") beside ``torch.compile`` with
         "aot_eager_decomp_partition", counted by ``torch.profiler``
 
@@ -21,6 +22,7 @@ import importlib
 import importlib.util
 import json
 import re
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -229,15 +231,17 @@ def peak_bytes(step: Callable[[], Any]) -> int:
     return most
 
 
+WAYS: dict[str, Callable[[nn.Module], Any]] = {
+    "ours": lambda m: compiler_lab.compile(m, backend="aot_eager_decomp"),
+    "torch": lambda m: torch.compile(m, backend="aot_eager_decomp_partition"),
+    "eager": lambda m: m,
+}
+
+
 def memory_row(name: str, model: Model) -> dict[str, Any]:
     """Of the third training step (forward, loss, backward; gradients are None before it), ours beside torch's with the same kind of cut."""
     row: dict[str, Any] = {"model": name}
-    ways = {
-        "ours": lambda m: compiler_lab.compile(m, backend="aot_eager_decomp"),
-        "torch": lambda m: torch.compile(m, backend="aot_eager_decomp_partition"),
-        "eager": lambda m: m,
-    }
-    for who, compiled in ways.items():
+    for who, compiled in WAYS.items():
         torch._dynamo.reset()
         module, args, kwargs = model()
         call = compiled(module)
@@ -258,6 +262,37 @@ def loss_of(out: Any) -> Tensor:
         return loss
     values = out if isinstance(out, (tuple, list)) else list(out.values()) if isinstance(out, dict) else [out]
     return torch.stack([v.float().mean() for v in values if isinstance(v, Tensor) and v.requires_grad]).sum()
+
+
+def time_row(name: str, model: Model) -> dict[str, Any]:
+    """Of a training step, after three that are not counted."""
+    steps: dict[str, Callable[..., None]] = {}
+    torch._dynamo.reset()
+    for who, compiled in {**WAYS, "lab": compiler_lab.compile}.items():
+        module, args, kwargs = model()
+        call = compiled(module)
+
+        def step(module: nn.Module = module, call: Any = call, args: Any = args, kwargs: Any = kwargs) -> None:
+            loss_of(call(*args, **kwargs)).backward()
+            module.zero_grad(set_to_none=True)
+
+        steps[who] = step
+    times: dict[str, list[float]] = {who: [] for who in steps}
+    for turn in range(3 + 15):
+        for who, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if turn >= 3:
+                times[who].append((time.perf_counter() - start) * 1e3)
+    return {"model": name} | {who: statistics.median(found) for who, found in times.items()}
+
+
+TIME = """| model | step ms: ours, aten | torch.compile, aten | eager | ours, kernels | ours / torch |
+|---|---|---|---|---|---|"""
+
+
+def time_line(r: dict[str, Any]) -> str:
+    return f"| {r['model']} | {r['ours']:.2f} | {r['torch']:.2f} | {r['eager']:.2f} | {r['lab']:.2f} | {r['ours'] / r['torch']:.2f} |"
 
 
 MEMORY = """| model | most bytes at once: ours | torch.compile | eager | ours / torch |
@@ -305,6 +340,13 @@ def main() -> None:
         for name, model in models(asked.suite, asked.models).items():
             told["memory"].append(memory_row(name, model))
             say(memory_line(told["memory"][-1]))
+    if "time" in asked.what:
+        say("")
+        say(TIME)
+        told["time"] = []
+        for name, model in models(asked.suite, asked.models).items():
+            told["time"].append(time_row(name, model))
+            say(time_line(told["time"][-1]))
     if asked.write:
         (HERE / "partition.md").write_text(HEADER + "\n".join(lines) + "\n")
     if asked.json:
