@@ -1,6 +1,6 @@
 """What our cut keeps for the backward beside what torch's keeps of the same joint graph, for models of a suite.
 
-usage: python benchmarks/partition.py --suite FILE [--models REGEX] [--what saved,flow,memory,time] [--json FILE] [--write]
+usage: python benchmarks/partition.py --suite FILE [--models REGEX] [--what saved,flow,memory,time] [--json FILE]
 
 saved   each model is captured and decomposed, and the same joint graph is given to our partitioner (cost models "bytes" and "torch") and to
         ``torch._functorch.partitioners.min_cut_rematerialization_partition``. Bytes: what the backward is given, a view counted as what it
@@ -12,7 +12,7 @@ memory  the most bytes alive at once while a training step runs, ours ("aot_eage
         "aot_eager_decomp_partition", counted by ``torch.profiler``
 
 FILE is a module with ``MODELS`` (name -> size -> (module, keyword arguments)) and ``nn_models()`` (name -> () -> (module, arguments)).
-``--write`` puts the tables into ``partition.md`` beside this file.
+What it gave is in ``partition.md`` beside this file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from compiler_lab.core.options import Options
 from compiler_lab.core.schema import base_of, nbytes
 from compiler_lab.observe.trace import Step
 
-HERE = Path(__file__).parent
 TWENTY = (
     "bert roberta distilbert albert electra gpt2 gpt-neox opt bloom llama mistral qwen2 t5 bart vit convnext nn-mlp nn-resnet18 nn-unet "
     "nn-transformer-encoder nn-mha nn-nanogpt nn-vae nn-moe"
@@ -303,7 +302,13 @@ def memory_line(r: dict[str, Any]) -> str:
     return f"| {r['model']} | {r['ours']:,} | {r['torch']:,} | {r['eager']:,} | {r['ours'] / r['torch']:.2f} |"
 
 
-HEADER = "# What the partition keeps\n\nWritten by `python benchmarks/partition.py --suite FILE --write`; its opening lines say what each column counts.\n\n"
+Row = dict[str, Any]
+TABLES: dict[str, tuple[str, Callable[[str, Model], Row], Callable[[Row], str]]] = {
+    "saved": (SAVED, lambda name, model: saved_row(name, partitions(model)), saved_line),
+    "memory": (MEMORY, memory_row, memory_line),
+    "time": (TIME, time_row, time_line),
+}
+"""By name: the head of the table, a model's row, and the row as text."""
 
 
 def main() -> None:
@@ -312,43 +317,20 @@ def main() -> None:
     parser.add_argument("--models")
     parser.add_argument("--what", default="saved,flow,memory")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    lines: list[str] = []
     told: dict[str, Any] = {}
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-        lines.append(line)
-
-    if "saved" in asked.what:
-        say(SAVED)
-        told["saved"] = []
-        for name, model in models(asked.suite, asked.models).items():
-            told["saved"].append(saved_row(name, partitions(model)))
-            say(saved_line(told["saved"][-1]))
+    for what, (head, row, line) in TABLES.items():
+        if what in asked.what:
+            print(head)
+            told[what] = []
+            for name, model in models(asked.suite, asked.models).items():
+                told[what].append(row(name, model))
+                print(line(told[what][-1]), flush=True)
+            print()
     if "flow" in asked.what:
-        say("")
-        told["flow"] = flow_row()
-        f = told["flow"]
+        told["flow"] = f = flow_row()
         sizes = f"{f['nodes']} nodes, {f['edges']} edges"
-        say(f"maximum flow of a GPT-2 of 12 layers ({sizes}): ours {f['ours_ms']:.1f} ms, networkx {f['networkx_ms']:.1f} ms, {f['ratio']:.1f} times ours")
-    if "memory" in asked.what:
-        say("")
-        say(MEMORY)
-        told["memory"] = []
-        for name, model in models(asked.suite, asked.models).items():
-            told["memory"].append(memory_row(name, model))
-            say(memory_line(told["memory"][-1]))
-    if "time" in asked.what:
-        say("")
-        say(TIME)
-        told["time"] = []
-        for name, model in models(asked.suite, asked.models).items():
-            told["time"].append(time_row(name, model))
-            say(time_line(told["time"][-1]))
-    if asked.write:
-        (HERE / "partition.md").write_text(HEADER + "\n".join(lines) + "\n")
+        print(f"maximum flow of a GPT-2 of 12 layers ({sizes}): ours {f['ours_ms']:.1f} ms, networkx {f['networkx_ms']:.1f} ms, {f['ratio']:.1f} times ours")
     if asked.json:
         asked.json.write_text(json.dumps(told, indent=1) + "\n")
 

@@ -52,7 +52,7 @@ def kernels_of(f: Callable[..., Any], *args: Tensor, fusion: bool = True) -> Ker
     return made
 
 
-def compare(f: Callable[..., Any], *args: Tensor, fusion: bool = True, exact: bool = False, empty: bool = False) -> Kernels:
+def assert_as_eager(f: Callable[..., Any], *args: Tensor, fusion: bool = True, exact: bool = False, empty: bool = False) -> Kernels:
     """Built code against eager, twice (the second call uses the arena again): values, dtypes and strides. ``empty``: there is nothing to loop over."""
     kernels = kernels_of(f, *args, fusion=fusion)
     assert kernels.kernels or empty, "aten would be compared with itself"
@@ -119,14 +119,14 @@ def test_shapes(f: Callable[[Tensor], tuple[Tensor, ...]], size: tuple[int, int]
     x = torch.randn(size, generator=torch.Generator().manual_seed(size[1]))
     if size == (1, 1):
         f = lambda x: (torch.softmax(x, -1), x.sum(0), x.argmax(), x.amax(1), x.sum())
-    compare(f, x)
+    assert_as_eager(f, x)
 
 
 @pytest.mark.parametrize("f", [row_shapes, column_shapes, flat_shapes])
 @pytest.mark.usefixtures("threads_everywhere")
 def test_shapes_with_threads(f: Callable[[Tensor], tuple[Tensor, ...]]) -> None:
     for size in ((3, 900), (40, 97)):
-        kernels = compare(f, torch.randn(size))
+        kernels = assert_as_eager(f, torch.randn(size))
         assert {d.outcome for d in kernels.decisions} <= {"outer", "inner", "serial"}
         assert "#pragma omp parallel" in kernels.source
 
@@ -161,19 +161,19 @@ def test_special_values_in_reductions(width: int) -> None:
     x = torch.randn(len(SPECIAL) * 3, width)
     for i, v in enumerate(SPECIAL):
         x[3 * i, i % width], x[3 * i + 1], x[3 * i + 2, -1] = v, v, v
-    compare(lambda x: (x.amax(1), x.argmax(1), x.amin(1), x.argmin(1), x.isnan().any(1), x.amax(0), x.argmax(0), x.amax(), x.argmin()), x, exact=True)
+    assert_as_eager(lambda x: (x.amax(1), x.argmax(1), x.amin(1), x.argmin(1), x.isnan().any(1), x.amax(0), x.argmax(0), x.amax(), x.argmin()), x, exact=True)
 
 
 def test_several_inner_variables() -> None:
     """Reductions over dimensions that do not merge."""
     x = torch.randn(6, 5, 130, 3)
-    compare(lambda x: (x.sum((0, 2)), x.amax((0, 2)), x.mean((1, 3)), x.argmax(2), torch.var(x, (0, 3)), x.sum((0, 1, 2))), x)
-    compare(lambda x: (x.sum((0, 2)), x[:, 1:3].amax((1, 3))), torch.randn(200, 3, 49, 2))
+    assert_as_eager(lambda x: (x.sum((0, 2)), x.amax((0, 2)), x.mean((1, 3)), x.argmax(2), torch.var(x, (0, 3)), x.sum((0, 1, 2))), x)
+    assert_as_eager(lambda x: (x.sum((0, 2)), x[:, 1:3].amax((1, 3))), torch.randn(200, 3, 49, 2))
 
 
 def test_integers_in_reductions() -> None:
     x = torch.randint(-(2**31), 2**31 - 1, (9, 77))
-    compare(
+    assert_as_eager(
         lambda x: (x.sum(1), x.amax(1), x.argmin(0), x.prod(1), x.to(torch.int32).sum(0), x.to(torch.int8).amax(), (x > 0).sum(1), x.to(torch.uint8).amin(1)),
         x,
         exact=True,
@@ -218,12 +218,12 @@ def test_double_sums_are_as_accurate_as_eager() -> None:
 def test_layouts() -> None:
     base = torch.randn(12, 10, 8)
     f = lambda a, b, c: (a + b, (a * c).sum(1), torch.softmax(a.transpose(0, 1) + 1, -1), b.expand(12, 5, 4).amax(0), a.reshape(-1)[3:50] * 2)
-    compare(f, base[:, ::2, 1:5], base.permute(2, 1, 0)[1, 2:7, :4], base.transpose(1, 2)[:, 2:6, 3:8].transpose(1, 2))
+    assert_as_eager(f, base[:, ::2, 1:5], base.permute(2, 1, 0)[1, 2:7, :4], base.transpose(1, 2)[:, 2:6, 3:8].transpose(1, 2))
 
 
 def test_channels_last() -> None:
     x = torch.randn(4, 6, 5, 7).to(memory_format=torch.channels_last)
-    compare(lambda x: (torch.relu(x) + 1, x.mean((2, 3)), torch.var(x, (0, 2, 3)), torch.softmax(x, 1)), x)
+    assert_as_eager(lambda x: (torch.relu(x) + 1, x.mean((2, 3)), torch.var(x, (0, 2, 3)), torch.softmax(x, 1)), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.bool])
@@ -231,9 +231,9 @@ def test_transposed_reads(dtype: torch.dtype) -> None:
     """Tiles, whole ones and those at the edges."""
     wide = lambda *size: torch.randint(-9, 9, size).to(dtype)
     f = lambda x, y, z: (x.t() * y, x.t().contiguous(), z.permute(2, 0, 1).contiguous(), (z.transpose(1, 2) > 0) & (z.permute(0, 2, 1) != 3))
-    kernels = compare(f, wide(80, 128), wide(128, 80), wide(5, 70, 45), exact=True)
+    kernels = assert_as_eager(f, wide(80, 128), wide(128, 80), wide(5, 70, 45), exact=True)
     assert kernels.source.count("load_tile(tile0") >= 3
-    compare(lambda x, y: x.t() + y + y.sum(0), wide(63, 81).float(), wide(81, 63).float())
+    assert_as_eager(lambda x, y: x.t() + y + y.sum(0), wide(63, 81).float(), wide(81, 63).float())
 
 
 @pytest.mark.parametrize("cut_from", [1, 10**9])
@@ -247,22 +247,22 @@ def test_pieces_of_memory(cut_from: int, monkeypatch: pytest.MonkeyPatch) -> Non
         pads = F.pad(x, (3, 2, 1, 0)), F.pad(y, (-1, 4), value=3.0), F.pad(x[:, 2:5], (0, 2, 2, 2)) + 1
         return *cats, *pads, torch.tril(x) + 1, torch.roll(x, 3, 1) + 1, x.repeat(2, 3) + 1, x.flip(1) * 2
 
-    kernels = compare(f, x, y, exact=True)
+    kernels = assert_as_eager(f, x, y, exact=True)
     assert ("pieces" in " ".join(d.outcome for d in kernels.decisions)) == (cut_from == 1)
-    compare(lambda x, y: torch.softmax(torch.cat([x, y], 1), 1), x, y)
+    assert_as_eager(lambda x, y: torch.softmax(torch.cat([x, y], 1), 1), x, y)
 
 
 def test_cat_is_cut_into_plain_loops() -> None:
-    kernels = compare(lambda x, y, z: F.silu(torch.cat([x, y, z], 1)), torch.randn(80, 70), torch.randn(80, 90), torch.randn(80, 44))
+    kernels = assert_as_eager(lambda x, y, z: F.silu(torch.cat([x, y, z], 1)), torch.randn(80, 70), torch.randn(80, 90), torch.randn(80, 44))
     assert not re.search(r"[%?]", kernels.source.partition('extern "C"')[2])
     assert [d.outcome for d in kernels.decisions if d.kind == "cut"] == ["3 pieces"]
 
 
 @pytest.mark.parametrize("size", [(0,), (0, 4), (4, 0), ()])
 def test_nothing_and_scalars(size: tuple[int, ...]) -> None:
-    compare(lambda x: (x + 1, x.sum(), (x > 0).all()), torch.randn(size), empty=0 in size)
+    assert_as_eager(lambda x: (x + 1, x.sum(), (x > 0).all()), torch.randn(size), empty=0 in size)
     if size:
-        compare(lambda x: (x.sum(0), x.relu() * 2), torch.randn(size), empty=0 in size)
+        assert_as_eager(lambda x: (x.sum(0), x.relu() * 2), torch.randn(size), empty=0 in size)
 
 
 # ---- every op, every dtype ----
@@ -361,10 +361,10 @@ def test_every_op(dtype: torch.dtype) -> None:
 def test_conversions() -> None:
     targets = ALL_DTYPES
     x = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 127.0, 100.3, 0.1, 65504.0])
-    compare(lambda x: tuple(x.to(t).clone() + (not t.is_floating_point and t != torch.bool) for t in targets), x)
+    assert_as_eager(lambda x: tuple(x.to(t).clone() + (not t.is_floating_point and t != torch.bool) for t in targets), x)
     n = torch.tensor([-(2**40), -300, -1, 0, 1, 127, 128, 255, 256, 2**40 + 3])
-    compare(lambda n: tuple((n + 1).to(t) for t in targets), n)
-    compare(lambda b: tuple((~b).to(t) for t in targets), torch.tensor([True, False, True]))
+    assert_as_eager(lambda n: tuple((n + 1).to(t) for t in targets), n)
+    assert_as_eager(lambda b: tuple((~b).to(t) for t in targets), torch.tensor([True, False, True]))
 
 
 def test_constants() -> None:
@@ -383,7 +383,7 @@ def test_constants() -> None:
         x.pow(0.5),
         x.pow(2.5),
     )
-    compare(f, x)
+    assert_as_eager(f, x)
 
 
 # ---- errors that kernels find ----
@@ -418,7 +418,7 @@ def test_indexing_nothing() -> None:
 def test_integer_division_by_zero() -> None:
     a, b = torch.tensor([7, -7, 7]), torch.tensor([2, 2, -2])
     f = lambda a, b: (a // b, torch.remainder(a, b), a // 3)
-    compare(f, a, b, exact=True)
+    assert_as_eager(f, a, b, exact=True)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         build(kernels_of(f, a, b))(a, torch.tensor([1, 0, 1]))
 
@@ -428,14 +428,14 @@ def test_integer_division_by_zero() -> None:
 
 def test_extern_calls_and_arena() -> None:
     x, w, v = torch.randn(6, 8), torch.randn(8, 5), torch.randn(5, 7)
-    kernels = compare(lambda x, w, v: (torch.relu(torch.relu(x + 1) @ w) @ v, (x @ w).t() @ (x * 2), torch.cumsum(x * 2, 1) + 1), x, w, v)
+    kernels = assert_as_eager(lambda x, w, v: (torch.relu(torch.relu(x + 1) @ w) @ v, (x @ w).t() @ (x * 2), torch.cumsum(x * 2, 1) + 1), x, w, v)
     assert "out=" in kernels.wrapper and kernels.schedule.plan.slots
 
 
 def test_views_of_inputs_go_to_extern_calls() -> None:
     base = torch.randn(3, 20, 8)
     x = base[1, 2:14]  # a window with a storage offset of its own
-    compare(lambda x, y: (x[2:6, :] @ y.t(), x[1:].sum()), x, torch.randn(5, 8))
+    assert_as_eager(lambda x, y: (x[2:6, :] @ y.t(), x[1:].sum()), x, torch.randn(5, 8))
 
 
 def test_outputs() -> None:

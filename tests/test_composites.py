@@ -17,7 +17,7 @@ import compiler_lab
 from .conftest import same
 
 Outcome = tuple[Any, ...]
-exact = functools.partial(same, rtol=0, atol=0)
+assert_exact = functools.partial(same, rtol=0, atol=0)
 
 
 def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
@@ -32,7 +32,7 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
     return out, grads, args
 
 
-def whole(fn: Callable[..., Any], calls: list[tuple[Any, ...]], near: float = 0.0) -> None:
+def assert_whole(fn: Callable[..., Any], calls: list[tuple[Any, ...]], near: float = 0.0) -> None:
     """One graph for each call, and what eager gives."""
     for args in calls:
         compiled = compiler_lab.compile(fn, backend="eager", fullgraph=True)
@@ -53,10 +53,10 @@ def test_covariance_and_correlation(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     tables = [(table(shape, dtype),) for shape in TABLES]
     near = 1e-6 if dtype.is_complex else 0.0  # a product with a conjugate that is written out is another call of BLAS
-    whole(torch.cov, tables, near)
-    whole(lambda x: x.cov(correction=0), tables, near)
-    whole(lambda x: x.corrcoef(), tables, near)
-    whole(torch.corrcoef, [(torch.full((2, 3), 2.0),), (torch.tensor([1.0, float("nan"), 2.0]),), *tables], near)
+    assert_whole(torch.cov, tables, near)
+    assert_whole(lambda x: x.cov(correction=0), tables, near)
+    assert_whole(lambda x: x.corrcoef(), tables, near)
+    assert_whole(torch.corrcoef, [(torch.full((2, 3), 2.0),), (torch.tensor([1.0, float("nan"), 2.0]),), *tables], near)
 
 
 def test_data_that_decides_stays_with_python() -> None:
@@ -77,7 +77,7 @@ def test_data_that_decides_stays_with_python() -> None:
             found = outcome(compiled, args)
         with warnings.catch_warnings(record=True) as want:
             warnings.simplefilter("always")
-            exact(found, outcome(fn, args))
+            assert_exact(found, outcome(fn, args))
         assert [str(w.message) for w in got] == [str(w.message) for w in want]
         assert compiled._compiled_function.breaks
 
@@ -86,14 +86,14 @@ def test_combinations() -> None:
     torch.manual_seed(0)
     for r, again in itertools.product((1, 2, 3, 4), (False, True)):
         vectors = [(torch.randn(n, requires_grad=True),) for n in (0, 1, 2, 4, 5)]
-        whole(lambda x: torch.combinations(x, r, again), vectors)  # noqa: B023 - run in this round
-    whole(lambda x: torch.combinations(x) * 2, [(torch.arange(6),), (torch.randn(3, dtype=torch.complex64),)])
+        assert_whole(lambda x: torch.combinations(x, r, again), vectors)  # noqa: B023 - run in this round
+    assert_whole(lambda x: torch.combinations(x) * 2, [(torch.arange(6),), (torch.randn(3, dtype=torch.complex64),)])
     broken = compiler_lab.compile(lambda x: torch.combinations(x, 0), backend="eager")
-    exact(broken(torch.ones(3)), torch.combinations(torch.ones(3), 0))
+    assert_exact(broken(torch.ones(3)), torch.combinations(torch.ones(3), 0))
 
 
 def test_local_response_norm() -> None:
-    whole(
+    assert_whole(
         lambda x: torch.nn.functional.local_response_norm(x, 2),
         [(torch.randn(1, 6, 3, requires_grad=True),), (torch.zeros(0, 1, 2),), (torch.randn(2, 4, 3, 3),)],
     )
@@ -124,7 +124,7 @@ def test_narrow_from_where_a_tensor_says(fn: Callable[..., Any], backend: str) -
         compiled = compiler_lab.compile(fn, backend=backend)
         for start in STARTS:
             args = torch.randn(4, 3, requires_grad=needs), start
-            exact(outcome(compiled, args), outcome(fn, args))
+            assert_exact(outcome(compiled, args), outcome(fn, args))
         assert {b.reason for b in compiled._compiled_function.breaks} <= {"op-error"}
         compiled = compiler_lab.compile(fn, backend=backend, fullgraph=True)
         compiled(torch.randn(4, 3, requires_grad=needs), torch.tensor(1))
@@ -146,11 +146,11 @@ def test_narrow_raises_where_python_would() -> None:
 
     x = torch.randn(4)
     compiled = compiler_lab.compile(noted, backend="eager")
-    exact(outcome(compiled, (x, torch.tensor(9))), outcome(noted, (x, torch.tensor(9))))
+    assert_exact(outcome(compiled, (x, torch.tensor(9))), outcome(noted, (x, torch.tensor(9))))
     assert seen == [4, 4]
     compiled = compiler_lab.compile(handled, backend="eager")
     for start in (1, 9):
-        exact(compiled(x, torch.tensor(start)), handled(x, torch.tensor(start)))
+        assert_exact(compiled(x, torch.tensor(start)), handled(x, torch.tensor(start)))
 
 
 def own(x: Tensor) -> Any:
@@ -206,8 +206,8 @@ def test_a_tensor_of_the_frames_own_changes_its_sizes(fn: Callable[..., Any], ba
     for x in (torch.randn(3, 4), torch.randn(4, 3), torch.randn(6, 2)):
         compiled = compiler_lab.compile(fn, backend=backend, fullgraph=True, dynamic=False)
         kept = x.clone()
-        exact(compiled(x), fn(x))
-        exact(x, kept)
+        assert_exact(compiled(x), fn(x))
+        assert_exact(x, kept)
 
 
 def result(fn: Callable[..., Any], x: Tensor) -> Any:
@@ -226,6 +226,6 @@ def test_others_see_a_change_of_sizes(fn: Callable[..., Any]) -> None:
             x = x * 1
         compiled = compiler_lab.compile(fn, backend="eager")
         one, other = x.clone(), x.clone()
-        exact(result(compiled, one), result(fn, other))
+        assert_exact(result(compiled, one), result(fn, other))
         assert one.shape == other.shape
         assert compiled._compiled_function.breaks or (fn is with_history and not needs)

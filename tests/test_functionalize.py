@@ -41,7 +41,7 @@ def pure(module: fx.GraphModule, args: list[Tensor]) -> JointGraph:
     return after
 
 
-def check(program: Program, args: list[Tensor], tolerance: float = 1e-12) -> JointGraph:
+def assert_pure(program: Program, args: list[Tensor], tolerance: float = 1e-12) -> JointGraph:
     graph = pure(whole(program, len(args)), args)
     assert_same(eager(program, args, graph), execute(graph, args), tolerance)
     return graph
@@ -207,7 +207,7 @@ def inputs_of(layout: int, graded: bool = False) -> list[Tensor]:
 @settings(max_examples=SIZE)
 @given(STEPS, st.integers(0, 3))
 def test_any_program_of_views_and_writes(steps: list[Step], layout: int) -> None:
-    check(program_of(steps, graded=False), inputs_of(layout))
+    assert_pure(program_of(steps, graded=False), inputs_of(layout))
 
 
 @settings(max_examples=SIZE // 2)
@@ -215,7 +215,7 @@ def test_any_program_of_views_and_writes(steps: list[Step], layout: int) -> None
 def test_gradients_of_any_program_of_views_and_writes(steps: list[Step], layout: int) -> None:
     program, args = program_of(steps, graded=True), inputs_of(layout, graded=True)
     try:
-        check(program, args)
+        assert_pure(program, args)
     except Unsupported as refused:
         assert refused.reason in ("backward-failed", "trace-failed")
         with pytest.raises(RuntimeError):  # eager refuses as well
@@ -268,7 +268,7 @@ def test_a_write_through(name: str, of_input: bool) -> None:
         WRITTEN_THROUGH[name](base).mul_(3)
         return base + 1, other + 1
 
-    check(program, [torch.arange(24.0, dtype=torch.float64).view(4, 6)])
+    assert_pure(program, [torch.arange(24.0, dtype=torch.float64).view(4, 6)])
 
 
 def test_every_row_is_tested() -> None:
@@ -291,8 +291,8 @@ def test_updates_do_not_depend_on_the_order_they_are_copied_back() -> None:
         b.copy_(old)
         return a + b
 
-    check(program, [randn(3), randn(3)])
-    check(swap, [randn(3), randn(3)])
+    assert_pure(program, [randn(3), randn(3)])
+    assert_pure(swap, [randn(3), randn(3)])
 
 
 def test_an_output_filled_from_an_input_has_memory_of_its_own() -> None:
@@ -303,7 +303,7 @@ def test_an_output_filled_from_an_input_has_memory_of_its_own() -> None:
         return a, b
 
     args = [randn(3)]
-    graph = check(program, args)
+    graph = assert_pure(program, args)
     found = execute(graph, args)
     assert len({t.untyped_storage().data_ptr() for t in (*found.outputs, args[0])}) == 3
 
@@ -315,7 +315,7 @@ def test_layout_of_an_output_that_was_written_to() -> None:
         padded[:] = x
         return turned, padded
 
-    check(program, [randn(2, 3, 4)])
+    assert_pure(program, [randn(2, 3, 4)])
 
 
 def test_out_variants_and_lists_of_written_tensors() -> None:
@@ -331,8 +331,8 @@ def test_out_variants_and_lists_of_written_tensors() -> None:
         torch.ops.aten._foreach_mul_.List([x, y[1]], [x * 2, y[0] * 1])
         return x.sum() + y.sum()
 
-    check(out, [randn(3, 4)])
-    check(foreach, [randn(3, 4), randn(2, 5)])
+    assert_pure(out, [randn(3, 4)])
+    assert_pure(foreach, [randn(3, 4), randn(2, 5)])
 
 
 def test_in_place_results_keep_dtype_and_shape_of_what_is_written() -> None:
@@ -343,7 +343,7 @@ def test_in_place_results_keep_dtype_and_shape_of_what_is_written() -> None:
         x.mul_(n[1, 0])
         return x * 1, n * 1
 
-    check(program, [randn(3, 4), torch.arange(4).view(2, 2)])
+    assert_pure(program, [randn(3, 4), torch.arange(4).view(2, 2)])
 
 
 def test_random_in_place_operators_draw_as_eager_does() -> None:
@@ -355,7 +355,7 @@ def test_random_in_place_operators_draw_as_eager_does() -> None:
         x.exponential_()
         return noise * x, torch.dropout(x, 0.5, True)
 
-    check(program, [randn(3, 40)])
+    assert_pure(program, [randn(3, 40)])
 
 
 def test_running_statistics_of_batch_norm() -> None:
@@ -472,7 +472,7 @@ def in_step(x: Tensor) -> Any:
 
 
 def test_arguments_that_share_memory_and_may() -> None:
-    check(in_step, [torch.arange(24.0, dtype=torch.float64).view(4, 6) / 8])
+    assert_pure(in_step, [torch.arange(24.0, dtype=torch.float64).view(4, 6) / 8])
 
 
 def test_memory_past_the_elements_of_what_was_written_is_refused() -> None:
@@ -554,7 +554,7 @@ def test_views_of_memory_see_it_as_it_lay_in_the_trace(program: Program) -> None
     whole_of = torch.arange(24.0, dtype=torch.float64).view(4, 6)
     for x in (whole_of, torch.arange(24.0, dtype=torch.float64).view(6, 4).t(), torch.arange(30.0, dtype=torch.float64)[6:].view(4, 6)):
         if program is not strided_of_a_slice or (x.is_contiguous() and not x.storage_offset()):
-            check(program, [x])
+            assert_pure(program, [x])
 
 
 # -- out=, and operators of the user's -------------------------------------------------------------------------------------------
@@ -615,7 +615,7 @@ def own_operators(x: Tensor) -> Any:
 
 @pytest.mark.parametrize("program", [out_without_elements, factories, random_factories, own_operators])
 def test_out_and_operators_without_a_functional_form(program: Program) -> None:
-    check(program, [torch.arange(24.0, dtype=torch.float64).view(4, 6) / 8])
+    assert_pure(program, [torch.arange(24.0, dtype=torch.float64).view(4, 6) / 8])
 
 
 def test_an_operator_of_the_users_is_run_on_copies() -> None:

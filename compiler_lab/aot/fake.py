@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from ..core.strides import contiguous_stride, is_dense
+
 aten = torch.ops.aten
 
 DIRECT: frozenset[OpOverload] = frozenset(
@@ -71,10 +73,15 @@ class Fakes:
     def alike(self, args: Sequence[Any]) -> Any:
         """The first tensor, where all are of its float type and dense layout and every number is real; else None."""
         first = args[0]
-        if self.one_device(args) is None or not isinstance(first, Tensor) or first.dtype not in (torch.float32, torch.float64) or not is_dense(first):
+        if (
+            self.one_device(args) is None
+            or not isinstance(first, Tensor)
+            or first.dtype not in (torch.float32, torch.float64)
+            or not is_dense(first.shape, first.stride())
+        ):
             return None
         shape, stride = first.shape, first.stride()
-        if 1 in shape and any(s != n for s, n in zip(stride, _contiguous(shape), strict=True)):
+        if 1 in shape and stride != contiguous_stride(shape):
             return None  # the stride of a dimension of size one says nothing about memory, and the result has one of its own
         for a in args[1:]:
             if isinstance(a, Tensor):
@@ -89,20 +96,3 @@ class Fakes:
         with self.in_kernel(self.mode):
             bare = aten.detach.default(value)
         return self.wrap(bare, value.device)
-
-
-def _contiguous(shape: Sequence[int]) -> list[int]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * size)
-    return strides[::-1]
-
-
-def is_dense(value: Tensor) -> bool:
-    """True where the elements fill their memory without gaps or overlap, in some order of the dimensions."""
-    expected = 1
-    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1), key=lambda d: d[1]):
-        if stride != expected:
-            return value.numel() == 0
-        expected *= size
-    return True

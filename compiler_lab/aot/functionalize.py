@@ -28,7 +28,7 @@ from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import inherit, own_location, stack_of
 from ..core.schema import base_of, bound, is_view, written_names
-from .fake import is_dense
+from ..core.strides import is_dense
 from .fills import FILLS, conform
 from .ir import JointGraph
 from .overlap import in_step, overlapping
@@ -195,7 +195,7 @@ class _Functionalizer:
     def within(self, view: View, op: OpOverload, size: Sequence[int], stride: Sequence[int], offset: int) -> None:
         """Raises ``Unsupported`` where ``as_strided`` reaches past the elements of ``view``, into memory that no value here stands for."""
         reach = storage_length(torch.empty_strided(tuple(size), tuple(stride), device="meta"))
-        if offset < 0 or offset + reach > view.like.numel() or not is_dense(view.like):
+        if offset < 0 or offset + reach > view.like.numel() or not is_dense(view.like.shape, view.like.stride()):
             raise self.unsupported(f"{op} of memory that was written to, past the elements of what it is taken of", "as-strided-layout")
 
     def now(self, old: Any) -> Any:

@@ -32,7 +32,7 @@ from ..core.fakes import fake_mode, registration, without_kernel
 from ..core.fx import GraphArtifact, target_name
 from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
-from .fake import is_dense
+from ..core.strides import is_dense
 from .ir import JointGraph, JointSpec
 from .outputs import OUTPUT_REASONS, Outputs, places_of, seen_through
 from .tracer import Tracer, storage_of
@@ -171,7 +171,7 @@ class _Joint:
     def take(self, i: int) -> None:
         """The program gets a copy of input ``i``, laid out alike."""
         p = self.primals[i]
-        if not is_dense(p.leaf):
+        if not is_dense(p.shape, p.stride):
             raise self.unsupported(p.node, f"input {p.node.name}, whose memory has gaps, is overwritten with what has a gradient", "mutation-requires-grad")
         self.enter(p.node)
         with self.tracer:
@@ -291,7 +291,7 @@ class _Joint:
 
     def tangent(self, number: int, output: Tensor, place: fx.Node, before: fx.Node) -> Tensor:
         """A gradient laid out as its output is; contiguous where the output's memory has gaps or overlaps."""
-        layout = torch.preserve_format if is_dense(output) else torch.contiguous_format
+        layout = torch.preserve_format if is_dense(output.shape, output.stride()) else torch.contiguous_format
         with self.tracer.fake_mode:
             like = torch.empty_like(output, memory_format=layout, requires_grad=False)
         self.tracer.origin = lambda: (place.meta["parents"], place.meta["stack"])

@@ -29,7 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..core.errors import Unsupported
 from ..core.higher_order import Region, checkpointed
 from ..core.provenance import Stack, own_location
-from .fake import Fakes, is_dense
+from ..core.strides import is_dense
+from .fake import Fakes
 from .layouts import LAYOUTS, relaid
 from .schemas import written_args
 
@@ -321,7 +322,7 @@ def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
 
     ``emit(op, *args, **kwargs)`` gives the operator's result; values are what it takes and gives, tensors or nodes.
     """
-    if not is_dense(like):
+    if not is_dense(like.shape, like.stride()):
         size, stride = list(like.shape), list(like.stride())
         memory = emit(aten.full.default, [storage_length(like)], 0, dtype=like.dtype, device=like.device, pin_memory=False)
         return emit(aten.as_strided.default, emit(aten.as_strided_scatter.default, memory, value, size, stride, 0), size, stride, 0)

@@ -8,7 +8,6 @@ the node it was copied from.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -102,19 +101,23 @@ def graph_text(graph: fx.Graph, indent: str = "") -> str:
     return "\n".join(lines)
 
 
+def copied(graph: fx.Graph) -> fx.Graph:
+    """A copy whose nodes keep their names and what is known of them."""
+    new, of = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in graph.nodes:
+        one = of[node] = new.node_copy(node, of.__getitem__)
+        one.name, one.meta = node.name, dict(node.meta)
+    return new
+
+
 def fork(module: fx.GraphModule, stage: str) -> fx.GraphModule:
     """A copy of ``module`` whose nodes keep names, values and stacks and have the node they came from (of ``stage``) as parent.
 
     Parameters and submodules are shared, never copied: a fork of a graph computes with the same tensors.
     """
-    graph = fx.Graph()
-    mapping: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        new = graph.node_copy(node, lambda n: mapping[n])
-        new.name = node.name
-        new.meta = copy.copy(node.meta)
+    graph = copied(module.graph)
+    for new, node in zip(graph.nodes, module.graph.nodes, strict=True):
         inherit(new, stage, node)
-        mapping[node] = new
     return fx.GraphModule(module, graph)
 
 
@@ -134,10 +137,8 @@ def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
     It has torch's mark of that convention, ``_boxed_call``. Where a Python function takes its inputs one by one, a call with more than
     thirty of them is one with a tuple, which holds all of them to its end.
     """
-    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    graph = copied(module.graph)
     graph.set_codegen(_Boxed())
-    for node in module.graph.nodes:
-        copies[node] = graph.node_copy(node, copies.__getitem__)
     forward = fx.GraphModule(module, graph).forward
 
     def call(arguments: list[Any]) -> Sequence[Any]:

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch.fx as fx
-from torch.utils._pytree import tree_leaves
 
 from ..core.fx import describe, format_arg, node_text, target_name
 from ..core.provenance import parents_of
 from ..core.report import Report
-from .values import STAGE, Graph, module_of
+from .values import STAGE, Graph, module_of, reads
 
 SIGNS = {"removed": "-", "added": "+", "changed": "~", "rewired": ">"}
 
@@ -85,12 +84,7 @@ def _facts(node: fx.Node, names: dict[fx.Node, str]) -> tuple[Any, list[str]]:
     plain = format_arg(fx.map_arg([node.args, dict(node.kwargs)], lambda n: slice(0)))
     value = describe(node.meta["val"]) if "val" in node.meta else ""
     target = "" if node.op in ("placeholder", "output") else target_name(node)
-    return (node.op, target, value, plain), [names.get(n, n.name) for n in _read(node)]
-
-
-def _read(node: fx.Node) -> list[fx.Node]:
-    """The nodes among the arguments, in order, as often as they stand there."""
-    return [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node)]
+    return (node.op, target, value, plain), [names.get(n, n.name) for n in reads(node)]
 
 
 def diff_graphs(before: Graph, after: Graph) -> GraphDiff:

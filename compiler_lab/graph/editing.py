@@ -12,13 +12,12 @@ import contextlib
 from collections.abc import Generator
 
 import torch.fx as fx
-from torch.utils._pytree import tree_leaves
 
 from ..core.artifact import Decision
 from ..core.errors import InvalidIR
 from ..core.fx import GraphArtifact, node_text
 from ..core.provenance import stack_of
-from .values import Graph, editable, propagate_shapes
+from .values import Graph, editable, propagate_shapes, reads
 
 REASONS = {"by_hand": "whoever edited the graph did it"}
 
@@ -28,7 +27,7 @@ class Edit:
 
     def __init__(self, before: GraphArtifact) -> None:
         self.before, self.module = before, before.module
-        self.old = {n: (tuple(_read(n)), node_text(n), before.id(n)) for n in before.graph.nodes}
+        self.old = {n: (tuple(reads(n)), node_text(n), before.id(n)) for n in before.graph.nodes}
         self.result: GraphArtifact
 
     @property
@@ -57,7 +56,7 @@ class Edit:
         erased = self.old.keys() - set(self.graph.nodes)
         found: dict[fx.Node, dict[fx.Node, None]] = {}
         for reader in self.graph.nodes:
-            for was, now in zip(self.old[reader][0] if reader in self.old else (), _read(reader), strict=False):
+            for was, now in zip(self.old[reader][0] if reader in self.old else (), reads(reader), strict=False):
                 if was in erased and now not in self.old:
                     self._with_inputs(was, erased, found.setdefault(now, {}))
         return {new: tuple(n for n in self.old if n in came) for new, came in found.items()}
@@ -73,11 +72,6 @@ class Edit:
         gone = [Decision("edit", (i,), "erased", "by_hand", {"node": text}) for n, (_, text, i) in self.old.items() if n not in nodes]
         new = [Decision("edit", (self.before.id(n),), "added", "by_hand", {}) for n in self.graph.nodes if n not in self.old]
         return [*gone, *new]
-
-
-def _read(node: fx.Node) -> list[fx.Node]:
-    """The nodes among the arguments, in order, as often as they stand there."""
-    return [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node)]
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
 from ..core.artifact import Decision
-from ..core.fx import GraphArtifact
+from ..core.fx import GraphArtifact, copied
 from ..core.provenance import parents_of
 from ..core.schema import has_effect, is_random, is_view, mutates, op_name, overload
 from .effects import draws, may_fail, writes
@@ -43,18 +43,14 @@ REASONS = {
 }
 
 
-def _copy(graph: GraphArtifact) -> fx.Graph:
+def to_edit(graph: GraphArtifact) -> fx.Graph:
     """A copy to edit. Unlike ``core.fx.fork`` it keeps parents: ids are the same, since the stage is."""
-    new = fx.Graph()
+    new = copied(graph.graph)
     new._codegen, new.owning_module = graph.graph._codegen, graph.module
-    mapping: dict[fx.Node, fx.Node] = {}
-    for node in graph.graph.nodes:
-        copied = mapping[node] = new.node_copy(node, mapping.__getitem__)
-        copied.name, copied.meta = node.name, dict(node.meta)
     return new
 
 
-def _result(graph: G, edited: fx.Graph, decisions: Iterable[Decision]) -> G:
+def with_graph(graph: G, edited: fx.Graph, decisions: Iterable[Decision]) -> G:
     """``graph`` with another FX graph, everything else it says about itself kept; its code is generated when it is first asked for."""
     made = copy.copy(graph)
     made.module, made.decisions = _LazyGraphModule(graph.module, edited), (*graph.decisions, *decisions)
@@ -78,10 +74,10 @@ def _replace(node: fx.Node, other: fx.Node) -> None:
 def _left_alone(graph: G, kind: str) -> G | None:
     """The graph unchanged, with the reason, where it writes to tensors."""
     writer = next((n for n in graph.graph.nodes if mutates(n) or _is_opaque(n)), None)
-    return None if writer is None else _result(graph, _copy(graph), (_told(graph, kind, writer, "refused", "writes"),))
+    return None if writer is None else with_graph(graph, to_edit(graph), (_told(graph, kind, writer, "refused", "writes"),))
 
 
-def _returned(graph: fx.Graph) -> set[fx.Node]:
+def returned_by(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory reaches an output: the outputs and what they are views of."""
     found, queue = set[fx.Node](), list(graph.output_node().all_input_nodes)
     while queue:
@@ -108,12 +104,12 @@ def _may_share(a: Any, b: Any) -> bool:
 
 def eliminate_dead_code(graph: G) -> G:
     """Drops what no output depends on. Kept: placeholders, what has an effect (writes, draws, returns nothing, is opaque), and what may raise."""
-    edited, decisions = _copy(graph), list[Decision]()
+    edited, decisions = to_edit(graph), list[Decision]()
     for node in reversed(edited.nodes):
         if not node.users and node.op in PURE_KINDS and not (has_effect(node) or _is_opaque(node) or draws(node) or may_fail(node)):
             decisions.append(_told(graph, "eliminate", node, "removed", "unread"))
             edited.erase_node(node)
-    return _result(graph, edited, reversed(decisions))
+    return with_graph(graph, edited, reversed(decisions))
 
 
 # ------------------------------------------------------------------------------------------------- common subexpressions
@@ -139,8 +135,8 @@ def eliminate_common_subexpressions(graph: G) -> G:
     """
     if (same := _left_alone(graph, "merge")) is not None:
         return same
-    edited, decisions = _copy(graph), list[Decision]()
-    returned = _returned(edited)
+    edited, decisions = to_edit(graph), list[Decision]()
+    returned = returned_by(edited)
     seen: dict[Any, fx.Node] = {}
     for node in list(edited.nodes):
         if node.op not in PURE_KINDS or (has_effect(node) if overload(node) is not None else draws(node)):
@@ -157,7 +153,7 @@ def eliminate_common_subexpressions(graph: G) -> G:
         decisions.append(_told(graph, "merge", node, "merged", "duplicate", into=graph.id(first)))
         first.meta["parents"] = tuple(dict.fromkeys((*parents_of(first), *parents_of(node))))  # it computes for both lines now
         _replace(node, first)
-    return _result(graph, edited, decisions)
+    return with_graph(graph, edited, decisions)
 
 
 # ------------------------------------------------------------------------------------------------------------- constants
@@ -172,8 +168,8 @@ def fold_constants(graph: G) -> G:
     """
     if (same := _left_alone(graph, "fold")) is not None:
         return same
-    edited, decisions = _copy(graph), list[Decision]()
-    returned = _returned(edited)
+    edited, decisions = to_edit(graph), list[Decision]()
+    returned = returned_by(edited)
     values: dict[fx.Node, torch.Tensor] = {}
     for node in list(edited.nodes):
         op, val = overload(node), node.meta.get("val")
@@ -190,7 +186,7 @@ def fold_constants(graph: G) -> G:
             full = {"dtype": value.dtype, "layout": torch.strided, "device": value.device, "pin_memory": False}
             node.target, node.args, node.kwargs = torch.ops.aten.full.default, (list(value.shape), value.flatten()[0].item()), full
             decisions.append(_told(graph, "fold", node, "folded", "constant"))
-    return _result(graph, edited, decisions)
+    return with_graph(graph, edited, decisions)
 
 
 def _is_uniform(value: torch.Tensor) -> bool:
@@ -282,8 +278,8 @@ def simplify_views(graph: G) -> G:
     """
     if (same := _left_alone(graph, "view")) is not None:
         return same
-    edited, decisions = _copy(graph), list[Decision]()
-    outputs, returned = set(edited.output_node().all_input_nodes), _returned(edited)
+    edited, decisions = to_edit(graph), list[Decision]()
+    outputs, returned = set(edited.output_node().all_input_nodes), returned_by(edited)
     for node in list(edited.nodes):
         inputs: Sequence[fx.Node] = node.all_input_nodes
         if node in outputs or len(inputs) != 1 or not isinstance(node.meta.get("val"), torch.Tensor):
@@ -299,4 +295,4 @@ def simplify_views(graph: G) -> G:
         elif node not in returned and _is_same_copy(node, base):
             decisions.append(_told(graph, "view", node, "removed", "same_copy"))
             _replace(node, base)
-    return _result(graph, edited, decisions)
+    return with_graph(graph, edited, decisions)

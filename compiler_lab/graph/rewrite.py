@@ -22,7 +22,7 @@ from ..core.fx import GraphArtifact, format_arg
 from ..core.provenance import stack_of
 from ..core.schema import is_view, overload
 from .effects import draws, writes
-from .passes import _copy, _result, _returned
+from .passes import returned_by, to_edit, with_graph
 from .patterns import Condition, Match, Pattern, search
 from .spellings import respell
 from .values import layout, share_memory, value_of
@@ -61,7 +61,7 @@ class _Rewriter:
         self.place = {n: i for i, n in enumerate(self.order)}
         self.writers = [i for i, n in enumerate(self.order) if writes(n)]
         self.aten = all(overload(n) is not None or getattr(n.target, "__name__", "") == "getitem" for n in self.order if n.op.startswith("call"))
-        self.returned = _returned(graph) if self.aten and not self.writers else None
+        self.returned = returned_by(graph) if self.aten and not self.writers else None
 
     def id(self, node: fx.Node) -> str:
         return f"{self.stage}/{node.name}"
@@ -185,8 +185,8 @@ def replace_pattern(
     """
     if not isinstance(pattern, Pattern):
         pattern = Pattern(getattr(pattern, "__name__", "pattern"), pattern, replacement or pattern, conditions)
-    edited = _copy(graph)
-    return _result(graph, edited, rewrite(edited, pattern, graph.stage))
+    edited = to_edit(graph)
+    return with_graph(graph, edited, rewrite(edited, pattern, graph.stage))
 
 
 class PostGradPass:

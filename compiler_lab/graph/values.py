@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ..core.errors import Unsupported
 from ..core.fakes import fake_mode
-from ..core.fx import GraphArtifact
+from ..core.fx import GraphArtifact, copied
 from ..core.provenance import Location, Stack, own_location, stack_of
 
 Graph = GraphArtifact | fx.GraphModule
@@ -32,14 +32,18 @@ def module_of(graph: Graph) -> fx.GraphModule:
     return graph.module if isinstance(graph, GraphArtifact) else graph
 
 
+def reads(node: fx.Node) -> list[fx.Node]:
+    """The nodes among the arguments, in order, as often as they stand there."""
+    return [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node)]
+
+
 def editable(graph: Graph) -> GraphArtifact:
     """A copy whose nodes keep names, values, stacks and parents; of a bare module an artifact of stage "fx"."""
-    module, made = module_of(graph), fx.Graph()
+    module = module_of(graph)
+    made = copied(module.graph)
     made._codegen = module.graph._codegen
-    mapping: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        copied = mapping[node] = made.node_copy(node, mapping.__getitem__)
-        copied.name, copied.meta = node.name, {"stack": _told_stack(node), "parents": ()} | node.meta
+    for node in made.nodes:
+        node.meta = {"stack": _told_stack(node), "parents": ()} | node.meta
     stage, decisions = (graph.stage, graph.decisions) if isinstance(graph, GraphArtifact) else (STAGE, ())
     return GraphArtifact(fx.GraphModule(module, made), stage, decisions)
 

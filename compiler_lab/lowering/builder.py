@@ -18,22 +18,12 @@ from torch import Tensor
 
 from ..core.errors import Unsupported
 from ..core.provenance import own_location, stack_of
+from ..core.strides import contiguous_stride, is_dense
 from .body import Body, Decline, Value
 from .index import Index, Var
 from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, TensorView
-from .printer import contiguous_stride
 
 Build = Callable[[Body, tuple[Index, ...]], Value]
-
-
-def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether the elements fill their memory without gaps or overlap, in whatever order of dimensions."""
-    expected = 1
-    for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n != 1):
-        if s != expected:
-            return False
-        expected *= n
-    return True
 
 
 def whole(spec: BufferSpec) -> TensorView:
@@ -91,7 +81,7 @@ class Builder:
     def fresh(self, size: Sequence[int], dtype: torch.dtype) -> BufferSpec:
         """A new row-major buffer on the device of the node's value."""
         val = self.val[0] if isinstance(self.val, (tuple, list)) else self.val
-        return BufferSpec(self.name(), tuple(size), contiguous_stride(tuple(size)), dtype, val.device)
+        return BufferSpec(self.name(), tuple(size), contiguous_stride(size), dtype, val.device)
 
     def loop(self, spec: BufferSpec, build: Build, *, origin: str = "", split: Mapping[int, int] | None = None) -> TensorView:
         """A pointwise node: ``build(body, point)`` for each point of ``spec.size``.
@@ -209,4 +199,4 @@ def count(size: Sequence[int], dims: Sequence[int]) -> int:
     return math.prod(size[d] for d in dims)
 
 
-__all__ = ["Build", "Builder", "Decline", "broadcast", "count", "is_dense", "static_size", "whole"]
+__all__ = ["Build", "Builder", "Decline", "broadcast", "count", "static_size", "whole"]

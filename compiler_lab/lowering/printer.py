@@ -14,22 +14,13 @@ import torch.fx as fx
 from torch import Tensor
 
 from ..core.fx import SHORT, describe, format_arg
+from ..core.strides import contiguous_stride
 from .index import Index
 from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, TensorView
 
 
 def dtype_text(dtype: torch.dtype) -> str:
     return SHORT.get(dtype, str(dtype).removeprefix("torch."))
-
-
-def contiguous_stride(size: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, as aten computes them: a dimension of size 0 counts as 1."""
-    strides: list[int] = []
-    step = 1
-    for n in reversed(size):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 def spec_text(spec: BufferSpec | TensorView) -> str:

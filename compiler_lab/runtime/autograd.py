@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..aot.ir import JointSpec, OutputSpec, ViewStep
+from ..core.strides import contiguous_stride, is_dense
 
 Flat = Callable[..., Sequence[Any]]
 
@@ -296,7 +297,7 @@ class _Layout:
 
     def __init__(self, like: Tensor) -> None:
         self.size, self.dtype, self.device = tuple(like.shape), like.dtype, like.device
-        self.stride = like.stride() if _is_dense(like) else torch.empty(self.size, device="meta").stride()
+        self.stride = like.stride() if is_dense(self.size, like.stride()) else contiguous_stride(self.size)
 
     def of(self, grad: Tensor | None) -> Tensor:
         if grad is not None and grad.layout is torch.strided and grad.stride() == self.stride and not grad.is_neg() and not grad.is_conj():
@@ -304,16 +305,6 @@ class _Layout:
         with torch.no_grad():
             made = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
             return made.zero_() if grad is None else made.copy_(grad if grad.layout is torch.strided else grad.to_dense())
-
-
-def _is_dense(value: Tensor) -> bool:
-    """Neither gaps nor overlaps: the strides are those of a contiguous tensor, in some order of the dimensions."""
-    expected = 1
-    for stride, size in sorted((s, n) for s, n in zip(value.stride(), value.shape, strict=True) if n != 1):
-        if stride != expected:
-            return value.numel() == 0
-        expected *= size
-    return True
 
 
 def _refuse_to_go_on(gradients: Sequence[Any], node: Any) -> tuple[Any, ...]:
