@@ -124,61 +124,67 @@ LAB_INLINE double vm_clamp_f64(double x, double low, double high) { x = high < x
 LAB_INLINE float vm_em1_f32(float r) { return vm_fma_f32(r * r, vm_poly_exp_f32(r), r); }  // e^r - 1
 LAB_INLINE double vm_em1_f64(double r) { return vm_fma_f64(r * r, vm_poly_exp_f64(r), r); }
 
-LAB_INLINE float vm_exp_f32(float x) {
-  x = vm_clamp_f32(x, -104.0f, 89.0f);
-  float n = vm_nearest_f32(x * VM_LOG2E_F32), half = vm_nearest_f32(n * 0.5f);
-  float r = vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, x));
-  return (vm_em1_f32(r) + 1.0f) * vm_pow2_f32(half) * vm_pow2_f32(n - half);
+// 2^n in two factors as their biased exponents, from t = n + 1.5 * 2^23 (2^52): the sum of the two, half of it, and the rest
+LAB_INLINE uint32_t vm_two_f32(float t) { return lab_bits_f32(t) - (0x4b400000u - 254u); }
+LAB_INLINE uint64_t vm_two_f64(double t) { return lab_bits_f64(t) - (0x4338000000000000u - 2046u); }
+LAB_INLINE float vm_scaled_f32(float y, uint32_t two) { return y * lab_f32_bits((two >> 1) << 23) * lab_f32_bits((two - (two >> 1)) << 23); }
+LAB_INLINE double vm_scaled_f64(double y, uint64_t two) { return y * lab_f64_bits((two >> 1) << 52) * lab_f64_bits((two - (two >> 1)) << 52); }
+LAB_INLINE float vm_rest_f32(float x, float n) { return vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, x)); }  // x - n ln 2
+LAB_INLINE double vm_rest_f64(double x, double n) { return vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, x)); }
+
+LAB_INLINE float vm_exp_near_f32(float x) {  // -104 <= x <= 89
+  float t = vm_fma_f32(x, VM_LOG2E_F32, 0x1.8p23f);
+  return vm_scaled_f32(vm_em1_f32(vm_rest_f32(x, t - 0x1.8p23f)) + 1.0f, vm_two_f32(t));
 }
-LAB_INLINE double vm_exp_f64(double x) {
-  x = vm_clamp_f64(x, -746.0, 710.0);
-  double n = vm_nearest_f64(x * VM_LOG2E_F64), half = vm_nearest_f64(n * 0.5);
-  double r = vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, x));
-  return (vm_em1_f64(r) + 1.0) * vm_pow2_f64(half) * vm_pow2_f64(n - half);
+LAB_INLINE double vm_exp_near_f64(double x) {  // -746 <= x <= 710
+  double t = vm_fma_f64(x, VM_LOG2E_F64, 0x1.8p52);
+  return vm_scaled_f64(vm_em1_f64(vm_rest_f64(x, t - 0x1.8p52)) + 1.0, vm_two_f64(t));
 }
+LAB_INLINE float vm_exp_f32(float x) { return vm_exp_near_f32(vm_clamp_f32(x, -104.0f, 89.0f)); }
+LAB_INLINE double vm_exp_f64(double x) { return vm_exp_near_f64(vm_clamp_f64(x, -746.0, 710.0)); }
 LAB_INLINE float vm_exp2_f32(float x) {
   x = vm_clamp_f32(x, -151.0f, 128.0f);
-  float n = vm_nearest_f32(x), half = vm_nearest_f32(n * 0.5f);
-  return (vm_em1_f32((x - n) * VM_LN2_F32) + 1.0f) * vm_pow2_f32(half) * vm_pow2_f32(n - half);
+  float t = x + 0x1.8p23f;
+  return vm_scaled_f32(vm_em1_f32((x - (t - 0x1.8p23f)) * VM_LN2_F32) + 1.0f, vm_two_f32(t));
 }
 LAB_INLINE double vm_exp2_f64(double x) {
   x = vm_clamp_f64(x, -1076.0, 1024.0);
-  double n = vm_nearest_f64(x), half = vm_nearest_f64(n * 0.5);
-  return (vm_em1_f64((x - n) * VM_LN2_F64) + 1.0) * vm_pow2_f64(half) * vm_pow2_f64(n - half);
+  double t = x + 0x1.8p52;
+  return vm_scaled_f64(vm_em1_f64((x - (t - 0x1.8p52)) * VM_LN2_F64) + 1.0, vm_two_f64(t));
 }
 // 2^n (e^r - 1) + (2^n - 1), with 2^b kept outside where n = a + b
 LAB_INLINE float vm_expm1_f32(float x) {
-  float c = vm_clamp_f32(x, -104.0f, 89.0f);
-  float n = vm_nearest_f32(c * VM_LOG2E_F32), a = vm_nearest_f32(n * 0.5f), b = n - a;
-  float r = vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, c)), scale = vm_pow2_f32(a);
-  float y = vm_pow2_f32(b) * vm_fma_f32(vm_em1_f32(r), scale, scale - vm_pow2_f32(-b));
+  float c = vm_clamp_f32(x, -104.0f, 89.0f), t = vm_fma_f32(c, VM_LOG2E_F32, 0x1.8p23f);
+  uint32_t two = vm_two_f32(t), a = two >> 1, b = two - a;
+  float scale = lab_f32_bits(a << 23), em1 = vm_em1_f32(vm_rest_f32(c, t - 0x1.8p23f));
+  float y = lab_f32_bits(b << 23) * vm_fma_f32(em1, scale, scale - lab_f32_bits((254u - b) << 23));
   return x == 0.0f ? x : y;  // -0.0
 }
 LAB_INLINE double vm_expm1_f64(double x) {
-  double c = vm_clamp_f64(x, -746.0, 710.0);
-  double n = vm_nearest_f64(c * VM_LOG2E_F64), a = vm_nearest_f64(n * 0.5), b = n - a;
-  double r = vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, c)), scale = vm_pow2_f64(a);
-  double y = vm_pow2_f64(b) * vm_fma_f64(vm_em1_f64(r), scale, scale - vm_pow2_f64(-b));
+  double c = vm_clamp_f64(x, -746.0, 710.0), t = vm_fma_f64(c, VM_LOG2E_F64, 0x1.8p52);
+  uint64_t two = vm_two_f64(t), a = two >> 1, b = two - a;
+  double scale = lab_f64_bits(a << 52), em1 = vm_em1_f64(vm_rest_f64(c, t - 0x1.8p52));
+  double y = lab_f64_bits(b << 52) * vm_fma_f64(em1, scale, scale - lab_f64_bits((2046u - b) << 52));
   return x == 0.0 ? x : y;
 }
 // e^-|x| never overflows, so small results keep their digits down to the denormals
 LAB_INLINE float vm_sigmoid_f32(float x) {
-  float e = vm_exp_f32(-__builtin_fabsf(x));
+  float a = -__builtin_fabsf(x), e = vm_exp_near_f32(a < -104.0f ? -104.0f : a);
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 LAB_INLINE double vm_sigmoid_f64(double x) {
-  double e = vm_exp_f64(-__builtin_fabs(x));
+  double a = -__builtin_fabs(x), e = vm_exp_near_f64(a < -746.0 ? -746.0 : a);
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 // e^2|x| - 1 stays far from overflow: one factor of 2^n is enough
 LAB_INLINE float vm_tanh_f32(float x) {
-  float c = 2.0f * vm_clamp_f32(__builtin_fabsf(x), 0.0f, 10.0f), n = vm_nearest_f32(c * VM_LOG2E_F32), scale = vm_pow2_f32(n);
-  float t = vm_fma_f32(vm_em1_f32(vm_fma_f32(-n, VM_LN2_LO_F32, vm_fma_f32(-n, VM_LN2_HI_F32, c))), scale, scale - 1.0f);
+  float a = __builtin_fabsf(x), c = 2.0f * (10.0f < a ? 10.0f : a), n = vm_nearest_f32(c * VM_LOG2E_F32), scale = vm_pow2_f32(n);
+  float t = vm_fma_f32(vm_em1_f32(vm_rest_f32(c, n)), scale, scale - 1.0f);
   return __builtin_copysignf(t / (t + 2.0f), x);
 }
 LAB_INLINE double vm_tanh_f64(double x) {
-  double c = 2.0 * vm_clamp_f64(__builtin_fabs(x), 0.0, 20.0), n = vm_nearest_f64(c * VM_LOG2E_F64), scale = vm_pow2_f64(n);
-  double t = vm_fma_f64(vm_em1_f64(vm_fma_f64(-n, VM_LN2_LO_F64, vm_fma_f64(-n, VM_LN2_HI_F64, c))), scale, scale - 1.0);
+  double a = __builtin_fabs(x), c = 2.0 * (20.0 < a ? 20.0 : a), n = vm_nearest_f64(c * VM_LOG2E_F64), scale = vm_pow2_f64(n);
+  double t = vm_fma_f64(vm_em1_f64(vm_rest_f64(c, n)), scale, scale - 1.0);
   return __builtin_copysign(t / (t + 2.0), x);
 }
 // beyond 4 it is 1; the form 1 - 2^p keeps 1 - erf(x), which GELU needs, as good as it can be
