@@ -240,8 +240,8 @@ VIEW_CALLS: dict[str, list[tuple[Any, ...]]] = {
 B, C = torch.int64, torch.float32
 
 
-def A(*shape: int, seed: int = 0) -> Tensor:
-    return values(torch.float32, *(shape or (4, 6)), seed=seed)
+def A(*shape: int, seed: int = 0, special: bool = True) -> Tensor:
+    return values(torch.float32, *(shape or (4, 6)), seed=seed, special=special)
 
 
 INDEX = torch.tensor([[0, 3, 1], [2, 2, 0]])
@@ -281,24 +281,14 @@ CREATE_CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "aten.repeat.default": [((A(), [2, 3]), {}), ((A(), [3, 1, 2]), {}), ((A(4, 1), [1, 5]), {}), ((A(), [1, 1]), {})],
     "aten.flip.default": [((A(), [0]), {}), ((A(), [0, -1]), {}), ((A(1, 6), [0, 1]), {})],
     "aten.roll.default": [((A(), [2], [1]), {}), ((A(), [-1], [0]), {}), ((A(), [6], [1]), {}), ((A(), [1, 2], [0, 1]), {}), ((A(), [3]), {})],
+    "aten.diagonal_scatter.default": [((A(), A(4), 1), {}), ((A(4, 6, 3), A(6, 3), -1, 0, 2), {}), ((A(), A(0), 9), {})],
+    "aten.diagonal_backward.default": [((A(4), [4, 6], 1, 0, 1), {}), ((A(3, 4), [4, 3, 5], 0, 0, -1), {})],
+    "aten.as_strided_scatter.default": [
+        ((A(), A(3, 2), [3, 2], [2, 5], 1), {}),
+        ((A().t(), A(3, 2), [3, 2], [2, 2]), {}),
+    ],
     "aten.tril.default": [((A(),), {}), ((A(), 2), {}), ((A(2, 5, 5), -1), {}), ((torch.ones(4, 4).bool(),), {})],
     "aten.triu.default": [((A(),), {}), ((A(), -2), {}), ((torch.arange(9).view(3, 3), 1), {})],
-    "aten.gather.default": [((A(), 1, INDEX), {}), ((A(), 0, INDEX), {}), ((A().t(), -1, INDEX), {}), ((A(5), 0, INDEX[0]), {})],
-    "aten.index.Tensor": [
-        ((A(), [INDEX]), {}),
-        ((A(), [None, INDEX]), {}),
-        ((A(), [torch.tensor([-1, 0, -4])]), {}),
-        ((A(2, 4, 3), [None, torch.tensor([1, 3])]), {}),
-        ((A(), [torch.tensor(2)]), {}),
-        ((A(), [torch.tensor([1, 0]).int()]), {}),
-        ((A(), [INDEX, INDEX]), {}),
-    ],
-    "aten.scatter.value": [
-        ((A(), 1, torch.tensor([[0], [5], [2], [2]]), -1.0), {}),
-        ((A(), 0, torch.tensor([[3, 0, 1, 2, 3, 0]]), 2), {}),
-        ((A(), 1, INDEX, 0.5), {}),
-    ],
-    "aten.scatter.src": [((A(), 1, torch.tensor([[0], [5], [2], [2]]), A(4, 6, seed=4)), {})],
     "aten.full.default": [(([2, 3], 1.5), {}), (([2, 3], 7), {}), (([], True), {}), (([2], math.inf), {"dtype": torch.float16}), (([2], 3.7), {"dtype": B})],
     "aten.full_like.default": [((A(), 2), {}), ((A().t(), -0.0), {}), ((A(), 1), {"dtype": torch.bool})],
     "aten.new_full.default": [((A(), [2, 2], 3), {})],
@@ -334,3 +324,58 @@ CREATE_CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "prims.iota.default": [((5,), {"start": 2, "step": 3, "dtype": B, "device": torch.device("cpu"), "requires_grad": False})],
     "prims.convert_element_type.default": [((A(), torch.float64), {}), ((torch.arange(6), torch.float16), {})],
 }
+
+HALF = torch.bfloat16
+ROW = torch.tensor([1, 1, -2, 0])
+
+INDEXED_CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "aten.gather.default": [
+        ((A(), 1, INDEX), {}), ((A(), 0, INDEX), {}), ((A().t(), -1, INDEX), {}), ((A(5), 0, INDEX[0]), {}), ((A(5)[2], 0, torch.tensor(0)), {}),
+        ((A(5)[2], 0, torch.tensor([0, 0])), {}), ((A(5), 0, torch.tensor(3)), {}), ((A(5), 0, torch.empty(0, dtype=B)), {}),
+    ],
+    "aten.index.Tensor": [
+        ((A(), [INDEX]), {}), ((A(), [None, INDEX]), {}), ((A(), [torch.tensor([-1, 0, -4])]), {}), ((A(2, 4, 3), [None, torch.tensor([1, 3])]), {}),
+        ((A(), [torch.tensor(2)]), {}), ((A(), [torch.tensor([1, 0]).int()]), {}), ((A(), [INDEX, INDEX]), {}), ((A(4, 5, 6), [INDEX, None, INDEX]), {}),
+        ((A(4, 5, 6), [None, INDEX, ROW[:3]]), {}), ((A(4, 5, 6).transpose(0, 2), [INDEX, ROW[:1]]), {}),
+        ((A(4, 3, 2, 5), [None, ROW, None, ROW]), {}),
+    ],
+    "aten._unsafe_index.Tensor": [((A(), [None, INDEX]), {}), ((A(4, 5, 6), [None, INDEX, ROW[:3]]), {})],
+    "aten._unsafe_masked_index.default": [((A(), torch.tensor([[True], [False], [True], [True]]), [ROW * 4], -1.0), {}),
+        ((A(), INDEX > 0, [None, INDEX], 7), {})],
+    "aten.index_put.default": [
+        ((A(), [INDEX], A(2, 3, 6), True), {}), ((A(), [None, INDEX], A(2, 3), True), {}), ((A(4, 5, 6), [INDEX, None, INDEX], A(5), True), {}),
+        ((A(), [torch.tensor([1, 3])], A(2, 6), False), {}), ((A(), [INDEX[0], INDEX[1]], A(1)), {}), ((A().to(HALF), [ROW], A(4, 6).to(HALF), True), {}),
+        ((torch.arange(24).view(4, 6), [ROW], torch.arange(24).view(4, 6), True), {}), ((A(), [A() > 0], torch.tensor(3.0)), {}),
+        ((A(), [None, A(6) > 0], torch.tensor(3.0)), {}), ((A(), [A(4) > 0], torch.tensor([3.0]), True), {}),
+        ((A(), [torch.zeros(4, 6).bool()], torch.ones(0)), {}),
+        ((A(), [torch.empty(0, dtype=B)], torch.ones(0, 6), True), {}), ((A().t(), [ROW], A(4, 4), True), {}),
+        ((torch.zeros(4, dtype=torch.bool), [ROW], torch.ones(4, dtype=torch.bool), True), {}),
+    ],
+    "aten._unsafe_index_put.default": [((A(), [None, INDEX], A(2, 3), True), {})],
+    "aten._unsafe_masked_index_put_accumulate.default": [((A(), torch.tensor([[True], [False], [True], [True]]), [ROW * 4], A(4, 6)), {})],
+    "aten.scatter.value": [
+        ((A(), 1, torch.tensor([[0], [5], [2], [2]]), -1.0), {}), ((A(), 0, torch.tensor([[3, 0, 1, 2, 3, 0]]), 2), {}), ((A(), 1, INDEX, 0.5), {}),
+        ((A().t(), -1, INDEX, 0.5), {}), ((A(5)[2], 0, torch.tensor(0), 2), {}),
+    ],
+    "aten.scatter.src": [
+        ((A(), 1, torch.tensor([[0], [5], [2], [2]]), A(4, 6, seed=4)), {}), ((A(), 0, INDEX, A(3, 5)), {}), ((A(5)[2], 0, torch.tensor(0), A(5)[1]), {}),
+    ],
+    "aten.scatter_add.default": [
+        ((A(), 1, INDEX, A(2, 3)), {}), ((A(), 0, INDEX, A(2, 3)), {}), ((A().to(HALF), 0, INDEX, A(2, 3).to(HALF)), {}),
+        ((A(5)[2], 0, torch.tensor(0), A(5)[1]), {}),
+        ((torch.arange(24).view(4, 6), 0, INDEX, INDEX), {}), ((A(3, 4, 5), 1, torch.randint(0, 4, (2, 6, 5)), A(3, 6, 5)), {}),
+        ((A(), 0, torch.empty(0, 6, dtype=B), A(2, 6)), {}),
+    ],
+    "aten.scatter.reduce": [((A(), 1, INDEX, A(2, 3)), {"reduce": r}) for r in ("add", "multiply")],
+    "aten.scatter.value_reduce": [((A(), 1, INDEX, 2.5), {"reduce": r}) for r in ("add", "multiply")],
+    "aten.scatter_reduce.two": [
+        ((f(), 1, INDEX, f(), r), {"include_self": own})
+        for f in (lambda: A(special=False), lambda: torch.arange(-12, 12).view(4, 6), lambda: A(4, 6, special=False).to(HALF))
+        for r in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ],
+    "aten.embedding_dense_backward.default": [
+        ((A(2, 3, 16), INDEX, 7, 2, False), {}), ((A(2, 3, 5), INDEX, 4, -1, False), {}), ((A(16), torch.tensor(3), 5, -1, False), {}),
+        ((A(2, 3, 5).to(HALF), INDEX, 4, -1, False), {}),
+    ],
+}  # fmt: skip

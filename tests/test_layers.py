@@ -20,7 +20,7 @@ TYPES = {
     "frames": {"ir", "frame"},
     "graph": set[str](),
     "aot": {"ir"},
-    "lowering": {"ir", "index", "ops", "program", "interpret", "printer"},
+    "lowering": {"ir", "index", "ops", "program", "interpret", "printer", "serial"},
     "scheduling": {"ir", "artifact"},
     "codegen": {"ir", "artifact"},
 }

@@ -361,6 +361,16 @@ TORCH_ROWS: tuple[str, ...] = (
     "binary_cross_entropy_with_logits", "soft_margin_loss", "soft_margin_loss_backward", "glu", "glu_backward", "logaddexp", "logaddexp2",
     "heaviside", "sinc", "deg2rad", "rad2deg", "special_entr", "special_xlog1py", "aminmax", "addr", "_safe_softmax", "rsub",
     "index_select", "trace", "isneginf", "isposinf", "pixel_shuffle", "pixel_unshuffle",
+    "_euclidean_dist", "_fused_rms_norm_backward", "_weight_norm_interface", "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid_generator",
+    "block_diag", "channel_shuffle", "col2im", "diag_embed", "dist", "grid_sampler_2d", "hann_window", "im2col", "index_add", "index_copy", "index_fill",
+    "isin", "lcm", "linalg_cross", "linspace", "logspace", "max_pool3d_with_indices", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
+    "multilabel_margin_loss_forward", "mvlgamma", "nansum", "native_dropout_backward", "norm", "reflection_pad1d", "reflection_pad1d_backward",
+    "reflection_pad2d", "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d",
+    "replication_pad3d", "rot90", "round", "rrelu_with_noise_backward", "special_log_ndtr", "take", "tril_indices", "triu_indices", "unfold_backward",
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "upsample_nearest1d", "upsample_nearest2d",
+    "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_adaptive_avg_pool2d", "_chunk_cat",
+    "_native_batch_norm_legit_functional", "unfold_copy", "diagonal_copy", "view_copy", "as_strided_copy", "expand_copy", "narrow_copy", "permute_copy",
+    "split_with_sizes_copy", "t_copy", "transpose_copy", "unbind_copy", "unsqueeze_copy", "alias_copy", "squeeze_copy", "special_entr",
 )  # fmt: skip
 """Operators opened by torch's own row, by name."""
 

@@ -22,6 +22,7 @@ REASONS: dict[str, str] = {
     "many_rows": "threads share the outer loops: there are enough iterations",
     "few_rows": "threads share the sweeps: there are too few outer iterations to go round",
     "one_dimension": "threads share the only loop",
+    "in_order": "the steps run one after another, and there is nothing beside them to share",
     "one_iteration": "there is one iteration of the outer loops, and its sweeps are short",
     "conditions_on_place": "a comparison of the place with a constant, or a division of it, has one outcome in each piece",
 }

@@ -19,7 +19,7 @@ from ..lowering.index import Index, Var
 from ..lowering.ir import BufferSpec
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import LoopGroup
-from . import cpp_tiles
+from . import cpp_serial, cpp_tiles
 from .artifact import Kernels
 from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies, Statement
 from .cpp_columns import columns, strip_width, strips
@@ -28,6 +28,7 @@ from .cpp_ops import compute_type
 from .cpp_pieces import Mapped, by_conditions, by_divisions, merged
 from .cpp_reduce import HELPERS, numel, proper
 from .cpp_rows import on_heap, rows
+from .cpp_serial import apart, serial, translate
 from .cpp_tiles import tiled_sweep, transposed
 from .emit import Emitter
 from .ir import ERRORS, Kernel
@@ -97,7 +98,7 @@ def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
     e.line(f"// {stage}: {count} kernel{'' if count == 1 else 's'}")
     for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"'):
         e.line(f"#include {include}")
-    helpers = {**HELPERS, **cpp_tiles.HELPERS, "Scratch": SCRATCH}
+    helpers = {**HELPERS, **cpp_tiles.HELPERS, **cpp_serial.HELPERS, "Scratch": SCRATCH}
     called = body + (helpers["load_tile"] if "load_tile(" in body else "")
     for name, text in helpers.items():
         if re.search(rf"\b{name}\b", called):
@@ -116,7 +117,9 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
     k = KernelCode(e, group, bodies, mode)
     if group.shape == "column":
         bodies.width = strip_width(k)
-    if group.shape == "pointwise" and numel(group.outer):
+    if group.shape == "serial":
+        k.serial = translate(k)
+    elif group.shape == "pointwise" and numel(group.outer):
         k.pieces = _pieces(k)
         if len(k.pieces) > 1:
             decisions.append(Decision("cut", (where,), f"{len(k.pieces)} pieces", "conditions_on_place"))
@@ -127,7 +130,7 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
     with e.block(f'extern "C" int {group.name}(void* const* args) {{  // {group.shape}: {origins}', k.parents):
         if bodies.doomed:
             e.line("return 1;  // indexes into nothing", k.parents)
-        elif numel(group.outer):
+        elif numel(group.outer) or group.serial:
             _pointers(e, group, reads, writes, schedule.program.buffers, names, ids)
             _with_flags(k)
         e.line("return 0;")
@@ -190,19 +193,23 @@ def _pointers(
 def arguments(group: LoopGroup) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Buffers the kernel reads and does not make, and buffers it writes, each in order of first use."""
     made = {n.name for n in group.nodes}
-    reads = dict.fromkeys(b for p in group.phases for n in p.nodes for b, _ in n.reads() if b not in made)
+    nodes = group.nodes if group.serial is not None else [n for p in group.phases for n in p.nodes]
+    reads = dict.fromkeys(b for n in nodes for b, _ in n.reads() if b not in made)
     return tuple(reads), tuple(n.name for n in group.nodes if n.name not in group.internal)
 
 
 def sharing(group: LoopGroup) -> tuple[Mode, str, dict[str, int]]:
     """Which loops threads share, why, and the numbers it was decided on."""
     outer, inner = numel(group.outer), numel(group.inner)
-    names = [n.target.__name__ for p in group.phases for node in p.nodes for n in node.body.nodes if n.op == "call_function"]  # type: ignore[union-attr]
+    nodes = group.nodes if group.serial is not None else [n for p in group.phases for n in p.nodes]
+    names = [n.target.__name__ for node in nodes for n in node.body.nodes if n.op == "call_function"]  # type: ignore[union-attr]
     expensive = sum(name in ops.EXPENSIVE for name in names)
     work = outer * inner * (1 + EXPENSIVE_WEIGHT * expensive)
     facts = {"elements": outer * inner, "expensive": expensive, "work": work}
     if work < WORTH_THREADS:
         return "serial", "too_little_work", facts
+    if group.serial is not None:
+        return ("outer", "many_rows", facts) if apart(group.serial) > 1 else ("serial", "in_order", facts)
     if group.shape == "pointwise":
         return "outer", "one_dimension" if len(proper(group.outer)) == 1 else "many_rows", facts
     column = group.shape == "column"
@@ -220,4 +227,4 @@ def _pointwise(k: KernelCode) -> None:
             plain_sweep(k.e, statements, variables, k.mode == "outer")
 
 
-SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows}
+SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows, "serial": serial}

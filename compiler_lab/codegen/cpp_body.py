@@ -123,13 +123,13 @@ class Bodies:
         cut = self.tile(phase)
         for node in phase.nodes:
             if phase.space == "outer":
-                _Node(self, node, self.outer_scope, outer=True).store()
+                NodeCode(self, node, self.outer_scope, outer=True).store()
             elif (reduce := next((n for n in node.body.nodes if n.target is ops.reduce), None)) is None:
-                _Node(self, node, sweep, outer=False).store()
+                NodeCode(self, node, sweep, outer=False).store()
             else:
                 made = self._reduction(node, reduce, sweep, cut)
                 reductions.append(made)
-                after = _Node(self, node, self.outer_scope, outer=True)
+                after = NodeCode(self, node, self.outer_scope, outer=True)
                 after.values[reduce] = after.reduced(made)
                 after.store()
         self.outer.update(self.outer_scope.buffers)
@@ -147,7 +147,7 @@ class Bodies:
     def _reduction(self, node: LoopNode, reduce: fx.Node, sweep: Scope, cut: Tile) -> Reduction:
         kind, value = reduce.args
         assert isinstance(kind, str) and isinstance(value, fx.Node)
-        text = _Node(self, node, sweep, outer=False).value(value).text
+        text = NodeCode(self, node, sweep, outer=False).value(value).text
         size = numel(self.group.inner)
         self.reductions += 1
         return Reduction(
@@ -171,7 +171,7 @@ class Bodies:
         return index
 
 
-class _Node:
+class NodeCode:
     """One node's body in one scope: demand-driven from the store, so what stands before a reduction is translated where it is used."""
 
     def __init__(self, bodies: Bodies, node: LoopNode, scope: Scope, outer: bool) -> None:
@@ -370,8 +370,8 @@ ABSORBING: dict[Any, str] = {ops.logical_and: "false", ops.bitwise_and: "false",
 """The operand that decides the result alone; the other one leaves it to the other operand."""
 
 STRUCTURAL: dict[Any, Any] = {
-    ops.load: _Node.load, ops.constant: _Node.constant, ops.to_dtype: _Node.to_dtype, ops.index_value: _Node.index_value,
-    ops.indirect: _Node.indirect, ops.reduce: _Node.reduce,
+    ops.load: NodeCode.load, ops.constant: NodeCode.constant, ops.to_dtype: NodeCode.to_dtype, ops.index_value: NodeCode.index_value,
+    ops.indirect: NodeCode.indirect, ops.reduce: NodeCode.reduce,
 }  # fmt: skip
 
 

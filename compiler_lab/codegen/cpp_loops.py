@@ -30,6 +30,15 @@ STACK_BYTES = 256 * 1024
 
 
 @dataclass
+class SerialCode:
+    """A serial kernel's statements: ``first`` fills the buffer, ``steps`` stand in its steps, ``state`` declares what these carry."""
+
+    first: list[Statement] = field(default_factory=list[Statement])
+    steps: list[Statement] = field(default_factory=list[Statement])
+    state: list[str] = field(default_factory=list[str])
+
+
+@dataclass
 class KernelCode:
     """One kernel being written. ``mode``: which loops threads share: those over outer, those over inner, none.
 
@@ -42,6 +51,7 @@ class KernelCode:
     mode: Mode
     phases: list[PhaseCode] = field(default_factory=list[PhaseCode])
     pieces: list[tuple[tuple[Var, ...], list[Statement]]] = field(default_factory=list[tuple[tuple[Var, ...], list[Statement]]])
+    serial: SerialCode = field(default_factory=SerialCode)
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -49,7 +59,8 @@ class KernelCode:
 
     @property
     def statements(self) -> list[Statement]:
-        return [s for p in self.phases for s in (*p.sweep, *p.after)] + [s for _, statements in self.pieces for s in statements]
+        swept = [s for p in self.phases for s in (*p.sweep, *p.after)] + [s for _, statements in self.pieces for s in statements]
+        return [*swept, *self.serial.first, *self.serial.steps]
 
 
 def place(statements: Sequence[Statement], order: Sequence[Var], allowed: Sequence[int] | None = None) -> list[list[Statement]]:

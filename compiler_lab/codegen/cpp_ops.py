@@ -32,7 +32,7 @@ FLOAT: dict[str, str] = {"reciprocal": "1 / {0}"}
 BOOL: dict[str, str] = {"bitwise_not": "!{0}", "logical_and": "{0} & {1}", "logical_or": "{0} | {1}", "logical_xor": "{0} != {1}", "logical_not": "!{0}"}
 """Rows that differ for bool."""
 
-INTEGER: dict[str, str] = {"isnan": "false", "isinf": "false", "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}"}
+INTEGER: dict[str, str] = {"signbit": "{0} < 0", "isnan": "false", "isinf": "false", "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}"}
 """Rows for integers and bool, where the functions of ``math_table`` are for floating point."""
 
 POWERS: dict[float, str] = {

@@ -391,12 +391,43 @@ LAB_INLINE double lab_floordiv(double a, double b) {
   f = q != 0.0 ? f : __builtin_copysign(0.0, a / b);
   return b == 0.0 ? a / b : f;
 }
+// The inverse of erf: a rational start by ranges, two steps of Newton's method on erf itself.
+LAB_INLINE double vm_erfinv_f64(double y) {
+  const double w = -__builtin_log((1.0 - y) * (1.0 + y)), g = __builtin_sqrt(w);
+  // Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011)
+  const double s = w - 2.5, t = g - 3.0;
+  const double centre = y * (1.50140941 + s * (0.246640727 + s * (-0.00417768164 + s * (-0.00125372503 + s * (0.00021858087 + s * (-4.39150654e-06 + s * (-3.5233877e-06 + s * (3.43273939e-07 + s * 2.81022636e-08))))))));
+  const double tail = y * (2.83297682 + t * (1.00167406 + t * (0.00943887047 + t * (-0.0076224613 + t * (0.00573950773 + t * (-0.00367342844 + t * (0.00134934322 + t * (0.000100950558 + t * -0.000200214257))))))));
+  double x = w < 5.0 ? centre : tail;
+  for (int k = 0; k < 2; k++) x -= (__builtin_erf(x) - y) / (1.1283791670955126 * __builtin_exp(-x * x));
+  x = y == 1.0 ? (double)LAB_INF : y == -1.0 ? -(double)LAB_INF : y == 0.0 ? y : x;
+  return y > 1.0 || y < -1.0 ? (double)LAB_NAN : x;
+}
+LAB_INLINE float vm_erfinv_f32(float y) { return (float)vm_erfinv_f64(y); }
+LAB_INLINE float vm_lgamma_f32(float x) { return x == -LAB_INF ? LAB_INF : __builtin_lgammaf(x); }
+LAB_INLINE double vm_lgamma_f64(double x) { return x == -(double)LAB_INF ? (double)LAB_INF : __builtin_lgamma(x); }
+LAB_INLINE float vm_nextafter_f32(float a, float b) { return __builtin_nextafterf(a, b); }
+LAB_INLINE double vm_nextafter_f64(double a, double b) { return __builtin_nextafter(a, b); }
+LAB_INLINE bool vm_signbit_f32(float x) { return lab_bits_f32(x) >> 31; }
+LAB_INLINE bool vm_signbit_f64(double x) { return lab_bits_f64(x) >> 63; }
+
 // Integer power; a negative exponent gives what 1 / a**-b truncates to.
 template <class T> LAB_INLINE T lab_ipow(T a, T b) {
   if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? ((b & T(1)) ? T(-1) : T(1)) : T(0);
   T result = 1;
   for (; b; b = T(b >> 1), a = T(a * a)) result = (b & T(1)) ? T(result * a) : result;
   return result;
+}
+
+// A shift by a negative number, or by as many bits as there are, gives what is left when all are gone.
+template <class T> LAB_INLINE T lab_shift_left(T a, T b) {
+  const bool all = (b < T(0)) | (b >= T(8 * sizeof(T)));
+  return all ? T(0) : T((uint64_t)a << (all ? T(0) : b));
+}
+template <class T> LAB_INLINE T lab_shift_right(T a, T b) {
+  const int most = 8 * sizeof(T) - (T(-1) < T(0));
+  const bool all = (b < T(0)) | (b >= T(most));
+  return sizeof(T) < 8 || !all ? T((int64_t)a >> (all ? most : (int)b)) : T(a >> most);
 }
 
 // ---- half precision: stored as bits, computed in float ----

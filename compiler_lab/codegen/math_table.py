@@ -34,13 +34,15 @@ STORE: dict[torch.dtype, str] = {torch.bfloat16: "lab_st_bf16", torch.float16: "
 
 ANY: dict[str, str] = {
     "maximum": "lab_max", "minimum": "lab_min", "relu": "lab_relu", "abs": "lab_abs", "sign": "lab_sign",
+    "shift_left": "lab_shift_left", "shift_right": "lab_shift_right",
     "floordiv": "lab_floordiv", "remainder": "lab_mod", "trunc_div": "lab_truncdiv", "fmod": "lab_fmod",
 }  # fmt: skip
 """Templates: the same name for every type."""
 
 FLOAT = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "trunc", "round", "isnan", "isinf", "pow", "atan2", "hypot", "copysign",
+    "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "sigmoid", "floor", "ceil", "trunc", "round", "signbit", "isnan", "isinf", "pow", "atan2",
+    "hypot", "copysign", "nextafter",
 )  # fmt: skip
 """Ops on floating point only: ``vm_<op>_f32`` and ``vm_<op>_f64``."""
 
@@ -50,7 +52,26 @@ FUNCTIONS: dict[tuple[str, str], str] = {
     **{("pow", ctype): "lab_ipow" for ctype in ("int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")},
 }
 
-VECTOR_CALLS = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "log2", "log10", "pow", "atan2", "hypot")
+VECTOR_CALLS = (
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erfc",
+    "log2",
+    "log10",
+    "pow",
+    "atan2",
+    "hypot",
+    "lgamma",
+)
 """Ops that call libm, through its vector variants where glibc has them; the others are polynomials or single instructions."""
 
 

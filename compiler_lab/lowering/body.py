@@ -8,7 +8,7 @@ PyTorch's counterpart: ``torch/_inductor/virtualized.py`` (OpsValue) and ``loop_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,10 +106,10 @@ class Body:
         """The element of ``view`` at ``point`` (one index per dimension)."""
         return self.emit(ops.load, (view.buffer, view.index(tuple(point))), view.dtype)
 
-    def load_at(self, view: TensorView, point: Sequence[Index], dim: int, position: Value) -> Value:
-        """As ``load``, but at ``position`` (a value from ``indirect``) in dimension ``dim``."""
-        at = (*point[:dim], Var("%0", view.size[dim]), *point[dim + 1 :])
-        return self.emit(ops.load, (view.buffer, view.index(at), position.node), view.dtype)
+    def load_at(self, view: TensorView, point: Sequence[Index], positions: Mapping[int, Value]) -> Value:
+        """As ``load``, but at ``positions[d]`` (a value from ``indirect``) in dimension ``d``."""
+        at = indirect_point(view.size, point, positions)
+        return self.emit(ops.load, (view.buffer, view.index(at), *(p.node for p in positions.values())), view.dtype)
 
     def indirect(self, value: Value, size: int, wrap: bool) -> Value:
         return self.emit(ops.indirect, (value.to(torch.int64).node, size, wrap), torch.int64)
@@ -121,8 +121,21 @@ class Body:
         dtype = torch.int64 if kind in ("argmax", "argmin") else value.dtype
         return self.emit(ops.reduce, (kind, value.node), dtype)
 
+    def scan(self, kind: str, value: Value) -> Value:
+        return self.emit(ops.scan, (kind, value.node), torch.int64 if kind in ("argmax", "argmin") else value.dtype)
+
+    def scatter(self, buffer: str, index: Index, value: Value, mode: str, positions: Sequence[Value]) -> None:
+        """``Var("%0", n)`` in ``index`` stands for ``positions[0]``, and so on."""
+        self.emit(ops.scatter, (buffer, index, value.node, mode, *(p.node for p in positions)), value.dtype)
+
     def store(self, buffer: str, index: Index, value: Value) -> None:
         self.emit(ops.store, (buffer, index, value.node), value.dtype)
+
+
+def indirect_point(size: Sequence[int], point: Sequence[Index], positions: Mapping[int, Any]) -> tuple[Index | Var, ...]:
+    """``point`` with the n-th of ``positions``' dimensions as the variable ``%n``."""
+    names = {d: f"%{n}" for n, d in enumerate(positions)}
+    return tuple(Var(names[d], size[d]) if d in names else p for d, p in enumerate(point))
 
 
 def _integer(value: int, dtype: torch.dtype) -> int:

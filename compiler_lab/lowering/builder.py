@@ -19,9 +19,9 @@ from torch import Tensor
 from ..core.errors import Unsupported
 from ..core.provenance import own_location, stack_of
 from ..core.strides import contiguous_stride, is_dense
-from .body import Body, Decline, Value
+from .body import Body, Decline, Value, indirect_point
 from .index import Index, Var
-from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, TensorView
+from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, ScanKind, ScatterMode, SerialNode, TensorView
 
 Build = Callable[[Body, tuple[Index, ...]], Value]
 
@@ -35,6 +35,10 @@ def broadcast(view: TensorView, size: Sequence[int]) -> TensorView:
     lead = len(size) - len(view.size)
     stride = [0] * lead + [s if n == m else 0 for n, s, m in zip(view.size, view.stride, size[lead:], strict=True)]
     return TensorView(view.buffer, tuple(size), tuple(stride), view.offset, view.dtype)
+
+
+OF_NOTHING: Mapping[ReduceKind, int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
+"""What a reduction gives without elements; the others have none to give."""
 
 
 class Builder:
@@ -120,13 +124,58 @@ class Builder:
         points = dict(zip(kept, out_point, strict=True)) | dict(zip(dims, in_point, strict=True))
         body = Body(self.parents, self.stack)
         value = build(body, tuple(points[d] for d in range(len(size))))
-        if inner:
+        if any(v.size == 0 for v in inner):  # of nothing: the formula has told the dtype
+            body, inner = Body(self.parents, self.stack), ()
+            value = body.constant(OF_NOTHING[kind], value.dtype)
+        elif inner:
             value = body.reduce(kind, value)
         elif kind in ("argmax", "argmin"):
             value = body.constant(0, torch.int64)
         value = finish(value).to(spec.dtype)
         body.store(spec.name, Index.affine(out_point, [stride[d] for d in kept]), value)
         self.nodes.append(LoopNode(spec.name, spec, outer, inner, body.graph, self.parents, self.stack, origin or self.origin))
+        return whole(spec)
+
+    def scan(self, view: TensorView, dim: int, kind: ScanKind, spec: BufferSpec, build: Build, *, origin: str = "") -> TensorView:
+        """At each point of ``view.size``: ``build`` of it and of the points before it along ``dim``, taken together."""
+        kept = [d for d in range(len(view.size)) if d != dim]
+        outer, out_point = _variables("i", view.size, kept, [spec.stride[d] for d in kept], {})
+        steps, at = _variables("s", view.size, [dim], None, {})
+        points = dict(zip(kept, out_point, strict=True)) | {dim: at[0]}
+        point = tuple(points[d] for d in range(len(view.size)))
+        body = Body(self.parents, self.stack)
+        body.store(spec.name, whole(spec).index(point), body.scan(kind, build(body, point)).to(spec.dtype))
+        self.nodes.append(SerialNode(spec.name, spec, outer, steps, body.graph, self.parents, self.stack, origin or self.origin))
+        return whole(spec)
+
+    def scatter(
+        self,
+        spec: BufferSpec,
+        start: Build,
+        size: Sequence[int],
+        apart: Sequence[int],
+        target: Callable[[Body, tuple[Index, ...]], tuple[tuple[Index, ...], Mapping[int, Value]]],
+        value: Build,
+        mode: ScatterMode,
+    ) -> TensorView:
+        """``start`` at each point of ``spec``, and then, for each point of ``size`` in row-major order, ``value`` taken in at ``target``.
+
+        ``target`` gives a point of ``spec`` and positions for some of its dimensions. ``apart``: dimensions of ``size`` whose points never
+        meet in one element. Numbers may be written; in "sum" and the like the buffer's dtype is what is computed in, as in aten.
+        """
+        self.loop(spec, start)
+        first = self.nodes.pop()
+        assert isinstance(first, LoopNode)
+        ordered = [d for d in range(len(size)) if d not in apart]
+        outer, apart_point = _variables("j", size, apart, None, {})
+        steps, ordered_point = _variables("s", size, ordered, None, {})
+        points = dict(zip(apart, apart_point, strict=True)) | dict(zip(ordered, ordered_point, strict=True))
+        point = tuple(points[d] for d in range(len(size)))
+        body = Body(self.parents, self.stack)
+        at, positions = target(body, point)
+        index = whole(spec).index(indirect_point(spec.size, at, positions))
+        body.scatter(spec.name, index, value(body, point).to(spec.dtype), mode, tuple(positions.values()))
+        self.nodes.append(SerialNode(spec.name, spec, outer, steps, body.graph, self.parents, self.stack, self.origin, first))
         return whole(spec)
 
     def copy(self, view: TensorView, spec: BufferSpec, origin: str = "") -> TensorView:

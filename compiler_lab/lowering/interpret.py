@@ -52,7 +52,7 @@ def _in_layout(name: str, spec: BufferSpec | None, value: Any) -> Tensor | None:
     return torch.empty_strided(spec.size, spec.stride, dtype=spec.dtype, device=spec.device).copy_(value)
 
 
-class _Loop:
+class Loop:
     """One evaluation of a body: variables are dimensions, in the order outer, inner; values broadcast over them."""
 
     def __init__(self, node: LoopNode, env: Mapping[str, Tensor]) -> None:
@@ -80,7 +80,7 @@ class _Loop:
         base = self.env[buffer]
         if (view := self.window(base, index, self.variables)) is not None:
             return view
-        return _flat(base)[self.address(index, indirect)]
+        return flat(base)[self.address(index, indirect)]
 
     def store(self, buffer: str, index: Index, value: Tensor) -> None:
         outer = tuple(v.size for v in self.node.outer)
@@ -89,7 +89,7 @@ class _Loop:
             view.copy_(value)
         else:
             address = self.address(index).expand(self.shape[: len(outer)] + (1,) * len(self.node.inner)).reshape(outer)
-            _flat(self.output)[address] = value
+            flat(self.output)[address] = value
 
     def reduce(self, kind: str, value: Tensor) -> Tensor:
         value = value.expand(self.shape)
@@ -117,7 +117,7 @@ class _Loop:
         return value.to(dtype)
 
 
-def _flat(base: Tensor) -> Tensor:
+def flat(base: Tensor) -> Tensor:
     """All of a tensor's memory from its first element on, as one dimension."""
     extent = base.untyped_storage().nbytes() // base.itemsize - base.storage_offset()
     return base.as_strided((extent,), (1,), base.storage_offset())
@@ -139,9 +139,15 @@ REDUCE_FLAT: dict[str, Callable[[Tensor], Tensor]] = {
 
 def evaluate_node(node: LoopNode, env: Mapping[str, Tensor]) -> Tensor:
     """The buffer ``node`` writes. Raises IndexError where an indirect index is out of range."""
-    loop = _Loop(node, env)
+    loop = Loop(node, env)
+    evaluate_body(node.name, loop, node.body)
+    return loop.output
+
+
+def evaluate_body(where: str, loop: Loop, body: fx.Graph) -> None:
+    """Each statement of ``body``, its structural ops by ``loop``."""
     values: dict[fx.Node, Tensor] = {}
-    for n in node.body.nodes:
+    for n in body.nodes:
         if n.op != "call_function":
             continue
         args = [values[a] if isinstance(a, fx.Node) else a for a in n.args]
@@ -151,5 +157,4 @@ def evaluate_node(node: LoopNode, env: Mapping[str, Tensor]) -> Tensor:
         elif n.target in ops.STRUCTURAL:
             values[n] = getattr(loop, name)(*args)
         else:
-            raise InvalidIR(f"{node.name}: {name} is not in the vocabulary")
-    return loop.output
+            raise InvalidIR(f"{where}: {name} is not in the vocabulary")

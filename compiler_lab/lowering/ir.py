@@ -1,9 +1,9 @@
 """The loop IR: what lowering gives and scheduling takes.
 
-A ``LoopProgram`` is a list of nodes in topological order over named buffers. A node is a ``LoopNode`` (pointwise or
-reduction: one body, one buffer written) or an ``ExternNode`` (one aten call). Views are no nodes: they are ``TensorView``s, strides
-and an offset over a buffer, so a view costs nothing. Lowering never inlines: each aten op keeps a buffer of its own until
-the scheduler fuses it, with a decision.
+A ``LoopProgram`` is a list of nodes in topological order over named buffers. A node is a ``LoopNode`` (pointwise or reduction: one body,
+one buffer written), a ``SerialNode`` (a scan or a scatter: its steps run in order) or an ``ExternNode`` (one aten call). Views are no
+nodes: they are ``TensorView``s, strides and an offset over a buffer, so a view costs nothing. Lowering never inlines: each aten op keeps
+a buffer of its own until the scheduler fuses it, with a decision.
 
 A body is a small ``torch.fx.Graph`` whose ``call_function`` targets are the functions of ``ops`` (the vocabulary). Each
 body node has ``meta["dtype"]``, ``meta["stack"]`` and ``meta["parents"]`` (ids of the aten node). It holds:
@@ -13,6 +13,7 @@ body node has ``meta["dtype"]``, ``meta["stack"]`` and ``meta["parents"]`` (ids 
 * scalar ops (``ops.add``, ``ops.exp``, ...) on operands of one dtype; ``ops.to_dtype`` is the only conversion
 * for a reduction exactly one ``ops.reduce(kind, value)`` over the node's ``inner`` variables; ops after it see the result
 * exactly one ``ops.store(buffer, index, value)``, last, to the node's own buffer
+* in a ``SerialNode`` either one ``ops.scan(kind, value)`` and a store, or one ``ops.scatter(buffer, index, value, mode, *indirect)``, last
 
 PyTorch's counterpart: ``torch/_inductor/ir.py`` (Pointwise, Reduction, ExternKernel, TensorBox) and ``loop_body.py``.
 """
@@ -31,6 +32,8 @@ from ..core.provenance import Stack
 from .index import Index, Var
 
 ReduceKind = Literal["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"]
+ScanKind = Literal["sum", "prod", "logsumexp", "max", "min", "argmax", "argmin"]
+ScatterMode = Literal["set", "sum", "prod", "max", "min"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,34 @@ class LoopNode:
 
 
 @dataclass(frozen=True)
+class SerialNode:
+    """A loop over ``outer`` x ``steps`` whose steps run one after another, in row-major order, so that its result is the same on every run.
+
+    A scan stores at each point what it has taken in so far. A scatter writes ``start`` first, a pointwise node of the same buffer, and
+    then writes at positions that are known at run time. Points of ``outer`` touch different elements: threads may share them.
+    """
+
+    name: str
+    output: BufferSpec
+    outer: tuple[Var, ...]
+    steps: tuple[Var, ...]
+    body: fx.Graph
+    parents: tuple[str, ...]
+    stack: Stack
+    origin: str = ""
+    start: LoopNode | None = None
+
+    def reads(self) -> tuple[tuple[str, Index], ...]:
+        """(buffer, index) of each load, those of ``start`` first."""
+        own = tuple((n.args[0], n.args[1]) for n in self.body.nodes if n.op == "call_function" and n.target.__name__ == "load")
+        return (*(self.start.reads() if self.start is not None else ()), *own)
+
+    @property
+    def kind(self) -> str:
+        return "scan" if self.start is None else "scatter"
+
+
+@dataclass(frozen=True)
 class ExternNode:
     """One call of an aten operator. ``args``/``kwargs`` hold ``TensorView``s where tensors stood, nested as in the call.
 
@@ -114,5 +145,5 @@ class ExternNode:
     aliases: tuple[str, ...] = ()
 
 
-Node = LoopNode | ExternNode
+Node = LoopNode | SerialNode | ExternNode
 Output = TensorView | int | float | bool | None

@@ -21,7 +21,7 @@ from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.fx import GraphArtifact, target_name
 from ..core.provenance import own_location, stack_of
-from ..core.schema import may_raise
+from ..core.schema import may_raise, must_run
 from .body import Body, Value
 from .builder import Builder, Decline, broadcast, static_size, whole
 from .index import Index
@@ -29,8 +29,10 @@ from .ir import BufferSpec, Output, TensorView
 from .program import LoopProgram
 from .rows_activation import ACTIVATIONS
 from .rows_create import CREATE
+from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE, Pointwise
 from .rows_reduction import REDUCTIONS
+from .rows_scan import SCANS
 from .rows_view import VIEWS
 from .types import LOOP_DTYPES, floating, opmath, result_type, round_number
 
@@ -38,26 +40,21 @@ REASONS = {
     "view": "strides and an offset over a buffer that is there already",
     "loop": "each element is computed from a few others: loops of our own",
     "layout": "the shape or the output's strides cannot be had as a view, so elements are copied",
-    "library call": "a library has kernels for this that loops would not reach",
+    "library call": "a library has kernels for this that loops would not reach, sorting among them",
     "no row": "no row of ours covers this operator",
     "dtype": "the dtype is none that loops are made for",
     "empty": "a tensor without elements: nothing to loop over",
     "device": "the result lives on another device",
-    "integer division": "aten raises on a zero divisor, which is known only at run time",
-    "integer power": "an integer power that multiplications do not cover",
-    "number divided": "a number divided by a tensor of integers",
+    "integer division": "aten raises on this divisor, or on bool",
+    "integer power": "aten raises on a negative exponent, or the power of a bool is asked for",
     "where of numbers": "both branches are numbers",
     "bool": "this reduction of bool has rules of its own",
     "no dimensions": "an empty list of dimensions means something else here",
-    "norm": "a norm other than 1, 2 or infinity",
     "bit cast": "the bits are read as another dtype",
     "unfold of a scalar": "a scalar has no windows",
     "as_strided of another layout": "the strides asked for assume another layout of the source",
     "number out of range": "a number that the tensor's integers cannot hold",
-    "several rolls": "more than one dimension is rolled",
-    "index of a scalar": "a scalar is indexed",
-    "several indices": "indexed by more than one tensor, or by a mask",
-    "several positions": "scatters more than one element per line",
+    "mask": "indexed by a mask: how many elements it chooses is known only at run time",
     "not a number": "an infinity or NaN as an integer",
     "fractional range": "a range of integers with a fractional step",
     "check": "nobody reads the result: the call is made for the error that it raises on some values",
@@ -68,8 +65,10 @@ REASONS = {
 LIBRARY = frozenset(
     {
         "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
-        "aten.convolution_backward.default", "aten.embedding.default", "aten.embedding_dense_backward.default",
+        "aten.convolution_backward.default", "aten.embedding.default",
         "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+        "aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.kthvalue.default", "aten.median.default", "aten.median.dim", "aten.mode.default",
+        "aten.mv.default", "aten.dot.default", "aten.vdot.default", "aten.addmv.default", "aten.addbmm.default",
     }
 )  # fmt: skip
 """Calls that are meant to stay with aten."""
@@ -77,7 +76,7 @@ LIBRARY = frozenset(
 HIDDEN_MUTATION = frozenset({"aten.native_batch_norm.default", "aten.cudnn_batch_norm.default", "aten.miopen_batch_norm.default"})
 """Operators that write running statistics although their schema does not say so."""
 
-ROWS = {**VIEWS, **CREATE, **REDUCTIONS}
+ROWS = {**VIEWS, **CREATE, **INDEXED, **REDUCTIONS, **SCANS}
 ELEMENTWISE = {**POINTWISE, **ACTIVATIONS}
 
 
@@ -180,9 +179,7 @@ class _Lowering:
             if name in VIEWS:
                 result = VIEWS[name](self.builder, *args, **kwargs)
             else:
-                _require_loops(node, args, kwargs, name)
-                row = ELEMENTWISE.get(name)
-                result = pointwise(self.builder, row, args, kwargs) if row else ROWS[name](self.builder, *args, **kwargs)
+                result = self.nothing(node, target) or self.loops(node, name, args, kwargs)
             if not _agrees(result, node.meta["val"]):
                 raise Decline("other result")
         except Decline as declined:
@@ -192,6 +189,21 @@ class _Lowering:
         made = len(self.builder.nodes) > before
         self.decide(node, "loop" if name not in VIEWS else "copy" if made else "view", "loop" if name not in VIEWS else "layout" if made else "view")
         return result
+
+    def loops(self, node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
+        _require_loops(node, args, kwargs, name)
+        row = ELEMENTWISE.get(name)
+        return pointwise(self.builder, row, args, kwargs) if row else ROWS[name](self.builder, *args, **kwargs)
+
+    def nothing(self, node: fx.Node, target: torch._ops.OpOverload) -> Any:
+        """Buffers without elements, where the call gives only such: whatever it computes, there is nothing to loop over. None otherwise."""
+        val = node.meta["val"]
+        results = list(val) if isinstance(val, (tuple, list)) else [val]
+        empty = bool(results) and all(isinstance(v, Tensor) and v.layout == torch.strided and not v.numel() and v.dtype in LOOP_DTYPES for v in results)
+        if not empty or target.namespace not in ("aten", "prims") or must_run(node) or any(v.device.type != "cpu" for v in results):
+            return None
+        made = [self.builder.loop(self.builder.like(v), lambda body, _, dtype=v.dtype: body.constant(0, dtype)) for v in results]
+        return tuple(made) if isinstance(val, (tuple, list)) else made[0]
 
 
 def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:
@@ -205,8 +217,6 @@ def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:
     views = [v for a in (*args, *kwargs.values()) for v in (a if isinstance(a, (tuple, list)) else (a,)) if isinstance(v, TensorView)]
     if any(t.dtype not in LOOP_DTYPES or t.layout != torch.strided for t in tensors) or any(v.dtype not in LOOP_DTYPES for v in views):
         raise Decline("dtype")
-    if any(0 in t.shape for t in tensors) or any(0 in v.size for v in views):
-        raise Decline("empty")
     if any(isinstance(a, complex) for a in args):
         raise Decline("dtype")
 

@@ -40,6 +40,16 @@ def reduce(kind: str, value: Any) -> Any:
     _structural("reduce")
 
 
+def scan(kind: str, value: Any) -> Any:
+    """``value`` and those of the steps before it, taken together: sum, prod, logsumexp, max, min, argmax, argmin (the last of equals)."""
+    _structural("scan")
+
+
+def scatter(buffer: str, index: Index, value: Any, mode: str, *indirect: Any) -> Any:
+    """Puts ``value`` at ``index`` of ``buffer``: ``set`` writes over what is there, sum, prod, max and min take it together with that."""
+    _structural("scatter")
+
+
 def index_value(index: Index, dtype: torch.dtype) -> Any:
     """The index itself as a number of ``dtype``."""
     _structural("index_value")
@@ -59,7 +69,7 @@ def to_dtype(value: Any, dtype: torch.dtype) -> Any:
     _structural("to_dtype")
 
 
-STRUCTURAL: tuple[Callable[..., Any], ...] = (load, store, reduce, index_value, indirect, constant, to_dtype)
+STRUCTURAL: tuple[Callable[..., Any], ...] = (load, store, reduce, scan, scatter, index_value, indirect, constant, to_dtype)
 
 
 # fmt: off
@@ -89,6 +99,9 @@ def logical_xor(a: Tensor, b: Tensor) -> Tensor: return torch.logical_xor(a, b)
 def bitwise_and(a: Tensor, b: Tensor) -> Tensor: return torch.bitwise_and(a, b)
 def bitwise_or(a: Tensor, b: Tensor) -> Tensor: return torch.bitwise_or(a, b)
 def bitwise_xor(a: Tensor, b: Tensor) -> Tensor: return torch.bitwise_xor(a, b)
+def shift_left(a: Tensor, b: Tensor) -> Tensor: return torch.bitwise_left_shift(a, b)
+def shift_right(a: Tensor, b: Tensor) -> Tensor: return torch.bitwise_right_shift(a, b)
+def nextafter(a: Tensor, b: Tensor) -> Tensor: return torch.nextafter(a, b)
 def where(c: Tensor, a: Tensor, b: Tensor) -> Tensor: return torch.where(c, a, b)
 def neg(a: Tensor) -> Tensor: return torch.neg(a)
 def abs(a: Tensor) -> Tensor: return torch.abs(a)
@@ -118,32 +131,36 @@ def acosh(a: Tensor) -> Tensor: return torch.acosh(a)
 def atanh(a: Tensor) -> Tensor: return torch.atanh(a)
 def erf(a: Tensor) -> Tensor: return torch.erf(a)
 def erfc(a: Tensor) -> Tensor: return torch.erfc(a)
+def erfinv(a: Tensor) -> Tensor: return torch.erfinv(a)
+def lgamma(a: Tensor) -> Tensor: return torch.lgamma(a)
 def sigmoid(a: Tensor) -> Tensor: return torch.sigmoid(a)
 def floor(a: Tensor) -> Tensor: return torch.floor(a)
 def ceil(a: Tensor) -> Tensor: return torch.ceil(a)
 def trunc(a: Tensor) -> Tensor: return torch.trunc(a)
 def round(a: Tensor) -> Tensor: return torch.round(a)
+def signbit(a: Tensor) -> Tensor: return torch.signbit(a)
 def isnan(a: Tensor) -> Tensor: return torch.isnan(a)
 def isinf(a: Tensor) -> Tensor: return torch.isinf(a)
 def logical_not(a: Tensor) -> Tensor: return torch.logical_not(a)
 def bitwise_not(a: Tensor) -> Tensor: return torch.bitwise_not(a)
 # fmt: on
 
-BOOLEAN = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf"})
+BOOLEAN = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "signbit"})
 """Ops whose result is bool whatever their operands are."""
 
 SCALAR: dict[str, Callable[..., Tensor]] = {
     f.__name__: f
     for f in (
         add, sub, mul, truediv, floordiv, trunc_div, remainder, fmod, pow, atan2, hypot, copysign, maximum, minimum, eq, ne, lt, le, gt, ge,
-        logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, where, neg, abs, sign, reciprocal, relu, exp, exp2, expm1,
-        log, log2, log10, log1p, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, erf, erfc, sigmoid,
-        floor, ceil, trunc, round, isnan, isinf, logical_not, bitwise_not,
+        logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right, nextafter,
+        where, neg, abs, sign, reciprocal, relu, exp, exp2, expm1,
+        log, log2, log10, log1p, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, erf, erfc, erfinv,
+        lgamma, sigmoid, floor, ceil, trunc, round, signbit, isnan, isinf, logical_not, bitwise_not,
     )
 }  # fmt: skip
 
 EXPENSIVE = frozenset(
     {"pow", "atan2", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "sigmoid"}
+     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "sigmoid"}
 )  # fmt: skip
 """Ops that cost several multiplications: what is not recomputed across phases, and what makes small loops worth a thread."""

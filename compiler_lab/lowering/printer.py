@@ -16,7 +16,7 @@ from torch import Tensor
 from ..core.fx import SHORT, describe, format_arg
 from ..core.strides import contiguous_stride
 from .index import Index
-from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, TensorView
+from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, SerialNode, TensorView
 
 
 def dtype_text(dtype: torch.dtype) -> str:
@@ -59,7 +59,7 @@ def statements(body: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
         if node.op != "call_function":
             continue
         call = f"{op_name(node)}({', '.join(map(one, node.args))})"
-        if op_name(node) == "store":
+        if op_name(node) in ("store", "scatter"):
             yield node, call
         else:
             names[node] = f"tmp{len(names)}"
@@ -72,6 +72,22 @@ def loop_head(node: LoopNode) -> str:
     inner = [f"{v.name} in {v.size}" for v in node.inner]
     loops = (" for " + ", ".join(ranges) if ranges else "") + (" over " + ", ".join(inner) if inner else "")
     return f"{node.name}: {spec_text(node.output)} = {node.origin or 'loop'}{loops}"
+
+
+def serial_head(node: SerialNode) -> str:
+    """``buf3: f32[4, 8] = cumsum for i0 in 4, in order s0 in 8``."""
+    ranges = [f"{v.name} in {v.size}" for v in node.outer]
+    steps = [f"{v.name} in {v.size}" for v in node.steps]
+    loops = (" for " + ", ".join(ranges) if ranges else "") + (", in order " + ", ".join(steps) if steps else "")
+    return f"{node.name}: {spec_text(node.output)} = {node.origin or node.kind}{loops}"
+
+
+def serial_lines(node: SerialNode) -> Iterator[str]:
+    """What fills the buffer first, then the body."""
+    if node.start is not None:
+        yield loop_head(node.start).replace(f"= {node.start.origin}", "= first", 1) + ":"
+        yield from (f"  {text}" for _, text in statements(node.start.body))
+    yield from (text for _, text in statements(node.body))
 
 
 def extern_text(node: ExternNode, buffers: Mapping[str, BufferSpec]) -> str:
@@ -90,6 +106,8 @@ def extern_text(node: ExternNode, buffers: Mapping[str, BufferSpec]) -> str:
 def node_text(node: Node, buffers: Mapping[str, BufferSpec]) -> str:
     if isinstance(node, ExternNode):
         return extern_text(node, buffers)
+    if isinstance(node, SerialNode):
+        return "\n".join([serial_head(node) + ":", *(f"  {text}" for text in serial_lines(node))])
     return "\n".join([loop_head(node) + ":", *(f"  {text}" for _, text in statements(node.body))])
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Mismatch
-from . import interpret, ops, printer
-from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, TensorView
+from . import interpret, ops, printer, serial
+from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, SerialNode, TensorView
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -67,13 +67,22 @@ class LoopProgram(Artifact):
         if isinstance(node, ExternNode):
             yield Item(self.id(node), "extern", printer.extern_text(node, self.buffers), node.parents, node.stack, {**facts, "origin": str(node.target)})
             return
+        if isinstance(node, SerialNode):
+            ranges = {"outer": {v.name: v.size for v in node.outer}, "steps": {v.name: v.size for v in node.steps}}
+            yield Item(self.id(node), node.kind, printer.serial_head(node), node.parents, node.stack, {**facts, **ranges, "origin": node.origin})
+            bodies = (*((node.start.body,) if node.start is not None else ()), node.body)
+            for number, (statement, text) in enumerate(s for body in bodies for s in printer.statements(body)):
+                yield self._statement(node, number, statement, text)
+            return
         kind = "reduction" if node.is_reduction else "pointwise"
         ranges = {"outer": {v.name: v.size for v in node.outer}, "inner": {v.name: v.size for v in node.inner}}
         yield Item(self.id(node), kind, printer.loop_head(node), node.parents, node.stack, {**facts, **ranges, "origin": node.origin})
         for number, (statement, text) in enumerate(printer.statements(node.body)):
-            yield Item(
-                f"{self.id(node)}:{number}", printer.op_name(statement), text, statement.meta["parents"], statement.meta["stack"], {"node": self.id(node)}
-            )
+            yield self._statement(node, number, statement, text)
+
+    def _statement(self, node: Node, number: int, statement: fx.Node, text: str) -> Item:
+        meta = statement.meta
+        return Item(f"{self.id(node)}:{number}", printer.op_name(statement), text, meta["parents"], meta["stack"], {"node": self.id(node)})
 
     def check(self) -> None:
         defined = {s.name: s for s in self.inputs} | {n: self.buffers[n] for n in self.constants}
@@ -83,6 +92,8 @@ class LoopProgram(Artifact):
             where = self.id(node)
             if isinstance(node, LoopNode):
                 check_loop(where, node, defined)
+            elif isinstance(node, SerialNode):
+                check_serial(where, node, defined)
             for view in views_of(node):
                 _check_view(where, view, defined)
             for spec in written(node):
@@ -106,6 +117,8 @@ class LoopProgram(Artifact):
             for node in self.nodes:
                 if isinstance(node, LoopNode):
                     env[node.name] = interpret.evaluate_node(node, env)
+                elif isinstance(node, SerialNode):
+                    env[node.name] = serial.evaluate_serial(node, env)
                 else:
                     results = interpret.evaluate_extern(node, env)
                     env.update((s.name, r) for s, r in zip(node.outputs, results, strict=True) if s is not None and r is not None)
@@ -121,12 +134,12 @@ def fits(spec: BufferSpec, value: Any) -> bool:
 
 def written(node: Node) -> tuple[BufferSpec, ...]:
     """The buffers a node writes."""
-    return (node.output,) if isinstance(node, LoopNode) else tuple(s for s in node.outputs if s is not None)
+    return (node.output,) if not isinstance(node, ExternNode) else tuple(s for s in node.outputs if s is not None)
 
 
 def views_of(node: Node) -> tuple[TensorView, ...]:
     """The tensor arguments of an extern call, in order; none for a loop."""
-    if isinstance(node, LoopNode):
+    if not isinstance(node, ExternNode):
         return ()
     found: list[TensorView] = []
 
@@ -179,6 +192,25 @@ def check_loop(where: str, node: LoopNode, defined: Mapping[str, BufferSpec]) ->
             _check_operands(where, n)
     if calls[-1].args[0] != node.name:
         raise InvalidIR(f"{where} stores to {calls[-1].args[0]}, not to its own buffer")
+
+
+def check_serial(where: str, node: SerialNode, defined: Mapping[str, BufferSpec]) -> None:
+    """Raises ``InvalidIR`` unless the scan or scatter is well formed."""
+    names = [printer.op_name(n) for n in node.body.nodes if n.op == "call_function"]
+    ends = ("scan", "store") if node.start is None else ("scatter",)
+    if any(names.count(name) != (name in ends) for name in ("scan", "store", "scatter", "reduce")) or names[-1] != ends[-1]:
+        raise InvalidIR(f"{where} is a {node.kind}, but its body has {', '.join(names)}")
+    if node.start is not None:
+        check_loop(where, node.start, defined)
+        if node.start.name != node.name or node.start.inner:
+            raise InvalidIR(f"{where} fills {node.start.name} first, not its own buffer")
+    variables = frozenset(node.outer + node.steps)
+    for n in (n for n in node.body.nodes if n.op == "call_function"):
+        name = printer.op_name(n)
+        if name in ("load", "store", "scatter"):
+            _check_access(where, n, defined if name == "load" else {**defined, node.name: node.output}, variables)
+        elif name in ops.SCALAR:
+            _check_operands(where, n)
 
 
 def _check_access(where: str, n: fx.Node, defined: Mapping[str, BufferSpec], variables: frozenset[Any]) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.fx as fx
 
+from ..core.strides import contiguous_stride, is_dense
 from . import ops
 from .body import Body, Number, Value, apply, where
 from .builder import Builder, Decline, broadcast
@@ -72,6 +74,8 @@ def constant_pad(b: Builder, self: TensorView, pad: Sequence[int], value: Number
         before[d] = pad[2 * i]
         left, right = min(pad[2 * i], 0), min(pad[2 * i + 1], 0)
         self = narrow(self, d, -left, self.size[d] + left + right)
+    if 0 in self.size:
+        return full(b, value)
     before = [max(n, 0) for n in before]
     padded = [d for d in range(len(size)) if size[d] != self.size[d]]
     if len(padded) == 1 or not padded:
@@ -105,7 +109,7 @@ def place(b: Builder, background: TensorView | Number, source: TensorView, dim: 
     size = tuple(b.val.shape)
     n = size[dim]
     part = lambda first, count: narrow(background, dim, first, count) if isinstance(background, TensorView) else background
-    if step == 1 or length == 1:
+    if step == 1 or length <= 1:
         return segments(b, dim, [(start, part(0, start)), (length, source), (n - start - length, part(start + length, n - start - length))])
     spec = b.like(b.val)
 
@@ -162,11 +166,84 @@ def flip(b: Builder, self: TensorView, dims: Sequence[int]) -> TensorView:
 
 
 def roll(b: Builder, self: TensorView, shifts: Sequence[int], dims: Sequence[int] = ()) -> TensorView:
-    if len(shifts) != 1 or len(dims) != 1:
-        raise Decline("several rolls")
-    d = wrap(dims[0], len(self.size))
-    cut = -shifts[0] % self.size[d]
-    return segments(b, d, [(self.size[d] - cut, narrow(self, d, cut, self.size[d] - cut)), (cut, narrow(self, d, 0, cut))])
+    """One dimension is two segments; several are read at places that wrap around; without dimensions the elements are one line."""
+    flat = not dims
+    n = math.prod(self.size)
+    moved = {0: shifts[0]} if flat else dict[int, int]()
+    for d, shift in zip(dims, shifts, strict=False):
+        moved[wrap(d, len(self.size))] = moved.get(wrap(d, len(self.size)), 0) + shift
+    if len(moved) == 1 and not flat:
+        ((d, shift),) = moved.items()
+        cut = -shift % self.size[d]
+        return segments(b, d, [(self.size[d] - cut, narrow(self, d, cut, self.size[d] - cut)), (cut, narrow(self, d, 0, cut))])
+
+    def build(body: Body, point: tuple[Index, ...]) -> Value:
+        if not flat:
+            return body.load(self, [(p + -moved[d] % self.size[d]) % self.size[d] if d in moved else p for d, p in enumerate(point)])
+        place = (Index.affine(point, contiguous_stride(self.size)) + -shifts[0] % n) % n
+        return body.load(self, unravel(place, self.size))
+
+    return b.loop(b.like(b.val), build)
+
+
+def unravel(place: Index, size: Sequence[int]) -> list[Index]:
+    """The point of ``size`` with this number in row-major order."""
+    found: list[Index] = []
+    for n in reversed(size):
+        found.insert(0, place % n)
+        place = place // n
+    return found
+
+
+def on_diagonal(b: Builder, background: TensorView | Number, src: TensorView, size: Sequence[int], offset: int, dim1: int, dim2: int) -> TensorView:
+    """``src``, whose last dimension runs along the diagonal, over ``background``."""
+    i, j = wrap(dim1, len(size)), wrap(dim2, len(size))
+
+    def build(body: Body, point: tuple[Index, ...]) -> Value:
+        old = body.load(background, point) if isinstance(background, TensorView) else body.constant(background, b.val.dtype)
+        if not src.size[-1]:
+            return old
+        hit = apply(ops.eq, body.index_value(point[j]), body.index_value(point[i] + offset))
+        along = (point[i] + min(offset, 0)) % src.size[-1]
+        return where(hit, body.load(src, (*(p for d, p in enumerate(point) if d not in (i, j)), along)), old)
+
+    return b.loop(b.like(b.val), build)
+
+
+def diagonal_scatter(b: Builder, self: TensorView, src: TensorView, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorView:
+    return on_diagonal(b, self, src, self.size, offset, dim1, dim2)
+
+
+def diagonal_backward(b: Builder, grad_output: TensorView, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> TensorView:
+    return on_diagonal(b, 0, grad_output, input_sizes, offset, dim1, dim2)
+
+
+def as_strided_scatter(
+    b: Builder, self: TensorView, src: TensorView, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> TensorView:
+    """Elements at any strides of a copy of ``self``, in memory laid out as it is; both are written as a line."""
+    spec, source = b.fresh((math.prod(self.size),), self.dtype), b.node.args[0]
+    assert isinstance(source, fx.Node)
+    val = source.meta["val"]
+    start = val.storage_offset() if storage_offset is None else storage_offset
+    end = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    alike = all(n == 1 or s == t for n, s, t in zip(self.size, self.stride, val.stride(), strict=True))
+    if val.storage_offset() or not alike or not is_dense(self.size, tuple(val.stride())) or not 0 <= start <= end < spec.numel or not _apart(size, stride):
+        raise Decline("as_strided of another layout")
+    line = TensorView(self.buffer, spec.size, (1,), self.offset, self.dtype)
+    target = lambda body, point: ((Index.affine(point, stride, start),), {})
+    made = b.scatter(spec, lambda body, point: body.load(line, point), size, range(len(size)), target, lambda body, point: body.load(src, point), "set")
+    return replace(made, size=self.size, stride=tuple(val.stride()))
+
+
+def _apart(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether no two points have one address: each stride steps over all that the smaller ones reach."""
+    reach = 0
+    for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n > 1):
+        if s <= reach:
+            return False
+        reach += s * (n - 1)
+    return True
 
 
 def triangle(upper: bool) -> Callable[..., TensorView]:
@@ -180,47 +257,6 @@ def triangle(upper: bool) -> Callable[..., TensorView]:
         return b.loop(b.like(b.val), build)
 
     return row
-
-
-def gather(b: Builder, self: TensorView, dim: int, index: TensorView, *, sparse_grad: bool = False) -> TensorView:
-    if not self.size or not index.size:
-        raise Decline("index of a scalar")
-    d = wrap(dim, len(self.size))
-
-    def build(body: Body, point: tuple[Index, ...]) -> Value:
-        position = body.indirect(body.load(index, point), self.size[d], False)
-        return body.load_at(self, point, d, position)
-
-    return b.loop(b.like(b.val), build)
-
-
-def index_one(b: Builder, self: TensorView, indices: Sequence[TensorView | None]) -> TensorView:
-    """Advanced indexing by one tensor of integers; several, or a mask, stay with aten."""
-    used = [(d, i) for d, i in enumerate(indices) if i is not None]
-    if len(used) != 1 or used[0][1].dtype not in (torch.int64, torch.int32):
-        raise Decline("several indices")
-    d, index = used[0]
-    last = d + len(index.size)
-
-    def build(body: Body, point: tuple[Index, ...]) -> Value:
-        position = body.indirect(body.load(index, point[d:last]), self.size[d], True)
-        return body.load_at(self, (*point[:d], Index(), *point[last:]), d, position)
-
-    return b.loop(b.like(b.val), build)
-
-
-def scatter_one(b: Builder, self: TensorView, dim: int, index: TensorView, src: TensorView | Number) -> TensorView:
-    """scatter with one position per line along ``dim`` (what cross entropy's backward does): compare, do not scatter."""
-    d = wrap(dim, len(self.size))
-    if not self.size or index.size != (*self.size[:d], 1, *self.size[d + 1 :]):
-        raise Decline("several positions")
-
-    def build(body: Body, point: tuple[Index, ...]) -> Value:
-        line = (*point[:d], Index(), *point[d + 1 :])
-        hit = apply(ops.eq, body.index_value(point[d]), body.indirect(body.load(index, line), self.size[d], False))
-        return where(hit, body.load(src, line) if isinstance(src, TensorView) else src, body.load(self, point))
-
-    return b.loop(b.like(b.val), build)
 
 
 def full(b: Builder, value: Number) -> TensorView:
@@ -287,6 +323,11 @@ def number(value: Number) -> Callable[..., TensorView]:
     return lambda b, *_, **options: full(b, value)
 
 
+UNWRITTEN = (
+    "empty.memory_format", "empty_like.default", "empty_strided.default", "empty_permuted.default", "new_empty.default", "new_empty_strided.default",
+)  # fmt: skip
+"""What eager leaves as it finds it: zeros here, which fuse with what is put over them."""
+
 CREATE: dict[str, Callable[..., Any]] = {
     "aten.cat.default": cat,
     "aten.stack.default": stack,
@@ -298,18 +339,18 @@ CREATE: dict[str, Callable[..., Any]] = {
     "aten.repeat.default": repeat,
     "aten.flip.default": flip,
     "aten.roll.default": roll,
+    "aten.diagonal_scatter.default": diagonal_scatter,
+    "aten.diagonal_backward.default": diagonal_backward,
+    "aten.as_strided_scatter.default": as_strided_scatter,
     "aten.tril.default": triangle(False),
     "aten.triu.default": triangle(True),
-    "aten.gather.default": gather,
-    "aten.index.Tensor": index_one,
-    "aten.scatter.value": scatter_one,
-    "aten.scatter.src": scatter_one,
     "aten.full.default": lambda b, size, fill_value, **_: full(b, fill_value),
     "aten.full_like.default": lambda b, self, fill_value, **_: full(b, fill_value),
     "aten.new_full.default": lambda b, self, size, fill_value, **_: full(b, fill_value),
     "aten.scalar_tensor.default": lambda b, s, **_: full(b, s),
     **{f"aten.{name}.default": number(0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{f"aten.{name}.default": number(1) for name in ("ones", "ones_like", "new_ones")},
+    **{f"aten.{name}": number(0) for name in UNWRITTEN},
     "aten.fill.Scalar": fill,
     "aten.fill.Tensor": fill,
     "aten.arange.default": arange,

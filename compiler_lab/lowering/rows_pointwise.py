@@ -8,6 +8,7 @@ PyTorch does this in ``torch/_inductor/lowering.py`` (register_pointwise) and ``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,10 +74,10 @@ def mul(self: Any, other: Any) -> Value:
 
 
 def integer_division(op: Callable[..., Any], self: Value, other: Any) -> Value:
-    """Integer quotients and remainders by a number other than 0; a tensor may hold zeros, for which aten raises."""
-    if self.dtype == torch.bool or isinstance(other, Value) or other == 0:
+    """Integer quotients and remainders; a divisor of 0 raises, as in aten."""
+    if self.dtype == torch.bool or (not isinstance(other, Value) and other == 0):
         raise Decline("integer division")
-    if other == -1 and self.dtype != torch.uint8:  # the smallest integer has no quotient by -1: C++ traps where aten wraps
+    if not isinstance(other, Value) and other == -1 and self.dtype != torch.uint8:  # the smallest integer has no quotient by -1: C++ traps where aten wraps
         return -self if op in (ops.floordiv, ops.trunc_div) else self * 0
     return apply(op, self, other)
 
@@ -84,7 +85,7 @@ def integer_division(op: Callable[..., Any], self: Value, other: Any) -> Value:
 def divided(op: Callable[..., Any]) -> Callable[[Any, Any], Value]:
     def row(self: Any, other: Any) -> Value:
         if not isinstance(self, Value):
-            raise Decline("number divided")
+            self = other.body.constant(self, other.dtype)
         return apply(op, self, other) if self.dtype.is_floating_point else integer_division(op, self, other)
 
     return row
@@ -101,9 +102,9 @@ def pow_scalar(self: Value, exponent: Number) -> Value:
     if exponent in (0, 1, 2, 3):
         return (self * 0 + 1 if not self.dtype.is_floating_point else _one(self)) if exponent == 0 else _product(self, int(exponent))
     if not self.dtype.is_floating_point:
-        if self.dtype == torch.bool or not 0 < exponent <= 16:
+        if self.dtype == torch.bool or exponent < 0:
             raise Decline("integer power")
-        return _product(self, int(exponent))
+        return _product(self, int(exponent)) if exponent <= 16 else apply(ops.pow, self, exponent)
     special: dict[float, Callable[[], Value]] = {
         0.5: lambda: apply(ops.sqrt, self),
         -0.5: lambda: apply(ops.rsqrt, self),
@@ -127,7 +128,7 @@ def _product(self: Value, times: int) -> Value:
 
 def pow_tensor(self: Any, exponent: Any) -> Value:
     dtype = self.dtype if isinstance(self, Value) else exponent.dtype
-    if not dtype.is_floating_point:
+    if dtype == torch.bool:
         raise Decline("integer power")
     if not isinstance(self, Value) and self == 1:
         return _one(exponent)
@@ -209,6 +210,22 @@ def xlogy(self: Any, other: Any) -> Value:
     return where(apply(ops.isnan, b), float("nan"), product)
 
 
+def shift(op: Callable[..., Any]) -> Callable[[Value, Any], Value]:
+    """Python's << and >>, which multiply floating point by powers of two."""
+
+    def row(self: Value, other: Any) -> Value:
+        if self.dtype.is_floating_point or self.dtype == torch.bool:
+            raise Decline("dtype")
+        return apply(op, self, other)
+
+    return row
+
+
+def angle(self: Value) -> Value:
+    """Of real numbers: pi below zero; NaN stays."""
+    return where(self < 0, math.pi, where(apply(ops.isnan, self), self, 0))
+
+
 def frac(self: Value) -> Value:
     return self - apply(ops.trunc, self)
 
@@ -217,8 +234,10 @@ RAW_FIRST, RAW_SECOND = frozenset({0}), frozenset({1})
 
 FLOAT_UNARY = (
     ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.sqrt, ops.rsqrt, ops.reciprocal, ops.sin, ops.cos, ops.tan,
-    ops.asin, ops.acos, ops.atan, ops.sinh, ops.cosh, ops.tanh, ops.asinh, ops.acosh, ops.atanh, ops.erf, ops.erfc, ops.sigmoid,
+    ops.asin, ops.acos, ops.atan, ops.sinh, ops.cosh, ops.tanh, ops.asinh, ops.acosh, ops.atanh, ops.erf, ops.erfc,
+    ops.erfinv, ops.lgamma, ops.sigmoid,
 )  # fmt: skip
+SHIFTS = {"left": ops.shift_left, "right": ops.shift_right}
 COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
 BITWISE = (ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor)
 LOGICAL = (ops.logical_and, ops.logical_or, ops.logical_xor)
@@ -263,6 +282,13 @@ POINTWISE: dict[str, Pointwise] = {
     "aten.sgn.default": Pointwise(sign),
     "aten.relu.default": Pointwise(unary(ops.relu)),
     "aten.frac.default": Pointwise(frac),
+    **{f"aten.bitwise_{way}_shift.{kind}": Pointwise(binary(op)) for way, op in SHIFTS.items() for kind in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")},
+    **{f"aten.__{way[0]}shift__.{kind}": Pointwise(shift(op)) for way, op in SHIFTS.items() for kind in ("Tensor", "Scalar")},
+    "aten.signbit.default": Pointwise(lambda self: apply(ops.signbit, self) if self.dtype != torch.bool else self.body.constant(False, torch.bool)),
+    "aten.nextafter.default": Pointwise(binary(ops.nextafter)),
+    "aten.ldexp.Tensor": Pointwise(lambda self, other: self * apply(ops.exp2, other), "float"),
+    "aten.angle.default": Pointwise(angle, "float"),
+    "aten.remainder.Scalar_Tensor": Pointwise(divided(ops.remainder)),
     "aten.logical_not.default": Pointwise(unary(ops.logical_not), "bool"),
     "aten.bitwise_not.default": Pointwise(lambda self: apply(ops.logical_not if self.dtype == torch.bool else ops.bitwise_not, self)),
     "aten.isnan.default": Pointwise(of_floats(ops.isnan)),

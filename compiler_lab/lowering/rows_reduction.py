@@ -101,11 +101,9 @@ def extreme_with_index(kind: ReduceKind, arg: ReduceKind) -> Callable[..., tuple
     """max and min along a dimension: values, and the index of the first of them (NaN counts as the extreme)."""
 
     def row(b: Builder, self: TensorView, dim: int, keepdim: bool = False) -> tuple[TensorView, TensorView]:
-        if self.dtype == torch.bool:
-            raise Decline("bool")
-        dims = reduced(self, dim)
-        values = simple(b, kind, self, dims, b.like(b.val[0]), dtype=opmath(self.dtype), origin=f"{b.origin}.values")
-        indices = simple(b, arg, self, dims, b.like(b.val[1]), dtype=opmath(self.dtype), origin=f"{b.origin}.indices")
+        dims, compute = reduced(self, dim), torch.uint8 if self.dtype == torch.bool else opmath(self.dtype)
+        values = simple(b, kind, self, dims, b.like(b.val[0]), dtype=compute, origin=f"{b.origin}.values")
+        indices = simple(b, arg, self, dims, b.like(b.val[1]), dtype=compute, origin=f"{b.origin}.indices")
         return values, indices
 
     return row
@@ -113,9 +111,7 @@ def extreme_with_index(kind: ReduceKind, arg: ReduceKind) -> Callable[..., tuple
 
 def arg_extreme(kind: ReduceKind) -> Callable[..., TensorView]:
     def row(b: Builder, self: TensorView, dim: int | None = None, keepdim: bool = False) -> TensorView:
-        if self.dtype == torch.bool:
-            raise Decline("bool")
-        return simple(b, kind, self, reduced(self, dim), b.like(b.val), dtype=opmath(self.dtype))
+        return simple(b, kind, self, reduced(self, dim), b.like(b.val), dtype=torch.uint8 if self.dtype == torch.bool else opmath(self.dtype))
 
     return row
 
@@ -243,13 +239,21 @@ def softmax_backward(log: bool) -> Callable[..., TensorView]:
 
 
 def vector_norm(b: Builder, self: TensorView, ord: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorView:
+    """The p-th root of the sum of p-th powers; 0 counts, infinities are the extremes, 1 and 2 need no power."""
     dims, compute = reduced(self, dim), opmath(dtype or self.dtype)
-    if not self.dtype.is_floating_point or ord not in (1, 2, math.inf):
-        raise Decline("norm")
-    kind: ReduceKind = "max" if ord == math.inf else "sum"
-    before = (lambda v: v * v) if ord == 2 else (lambda v: apply(ops.abs, v))
-    finish = (lambda v: apply(ops.sqrt, v)) if ord == 2 else (lambda v: v)
-    return simple(b, kind, self, dims, b.like(b.val), dtype=compute, before=before, finish=finish)
+    if not self.dtype.is_floating_point:
+        raise Decline("dtype")
+    absolute = lambda v: apply(ops.abs, v)
+    if math.isinf(ord):
+        return simple(b, "max" if ord > 0 else "min", self, dims, b.like(b.val), dtype=compute, before=absolute)
+    steps: dict[float, tuple[Callable[[Value], Value], Callable[[Value], Value]]] = {
+        0: (lambda v: apply(ops.ne, v, 0).to(compute), lambda v: v),
+        1: (absolute, lambda v: v),
+        2: (lambda v: v * v, lambda v: apply(ops.sqrt, v)),
+    }
+    general = (lambda v: apply(ops.pow, absolute(v), ord), lambda v: apply(ops.pow, v, 1 / ord))
+    before, finish = steps.get(ord, general)
+    return simple(b, "sum", self, dims, b.like(b.val), dtype=compute, before=before, finish=finish)
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {

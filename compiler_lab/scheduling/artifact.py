@@ -18,9 +18,9 @@ from torch import Tensor
 
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Mismatch
-from ..lowering import interpret, ops, printer
+from ..lowering import interpret, ops, printer, serial
 from ..lowering.index import Index, Var
-from ..lowering.ir import BufferSpec, ExternNode, LoopNode, TensorView
+from ..lowering.ir import BufferSpec, ExternNode, LoopNode, SerialNode, TensorView
 from ..lowering.program import LoopProgram, fits
 from .ir import ExternGroup, Group, LoopGroup, Slot
 from .order import group_reads, group_writes, lifetimes
@@ -110,8 +110,9 @@ class Schedule(Artifact):
         yield Item(where, group.shape, group_head(group), parents, group.nodes[0].stack, facts)
         for n in group.nodes:
             phases = [i for i, p in enumerate(group.phases) if any(m.name == n.name for m in p.nodes)]
-            kind = "reduction" if n.is_reduction else "pointwise"
-            yield Item(f"{where}/{n.name}", kind, printer.loop_head(n), (self.program.id(n),), n.stack, {"phases": phases, "origin": n.origin})
+            kind = n.kind if isinstance(n, SerialNode) else "reduction" if n.is_reduction else "pointwise"
+            head = printer.serial_head(n) if isinstance(n, SerialNode) else printer.loop_head(n)
+            yield Item(f"{where}/{n.name}", kind, head, (self.program.id(n),), n.stack, {"phases": phases, "origin": n.origin})
 
     def check(self) -> None:
         program = self.program
@@ -150,6 +151,8 @@ class Schedule(Artifact):
 def run_group(group: LoopGroup, env: dict[str, Tensor]) -> dict[str, Tensor]:
     """The buffers the group stores."""
     made: dict[str, Tensor] = {}
+    if group.serial is not None:
+        return {group.serial.name: serial.evaluate_serial(group.serial, env)}
     for phase in group.phases:
         for node in phase.nodes:
             made[node.name] = evaluate_at(node, {**env, **made})
@@ -198,6 +201,9 @@ def group_lines(group: Group, program: LoopProgram) -> Iterator[str]:
         yield f"{group.name} = {extern(group.node, program)}"
         return
     yield f"{group_head(group)}:"
+    if group.serial is not None:
+        yield f"  {printer.serial_head(group.serial)}:"
+        yield from (f"    {text}" for text in printer.serial_lines(group.serial))
     for phase in group.phases:
         yield f"  {phase.space}:"
         for node in phase.nodes:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..core.artifact import Decision
 from ..core.options import Options
 from ..lowering.index import Index
-from ..lowering.ir import LoopNode, Node, TensorView
+from ..lowering.ir import ExternNode, LoopNode, Node, SerialNode, TensorView
 from ..lowering.program import LoopProgram, reads, written
 from .artifact import Schedule
 from .ir import ExternGroup, Group, LoopGroup
@@ -58,7 +58,7 @@ def live_nodes(program: LoopProgram) -> tuple[tuple[tuple[int, Node], ...], tupl
     kept: list[tuple[int, Node]] = []
     dropped: list[Decision] = []
     for position, node in reversed(list(enumerate(program.nodes))):
-        if isinstance(node, LoopNode) and node.name not in wanted:
+        if not isinstance(node, ExternNode) and node.name not in wanted:
             dropped.append(Decision("drop", (program.id(node),), "dropped", "no reader", {"bytes": node.output.nbytes}))
             continue
         wanted |= reads(node)
@@ -75,6 +75,7 @@ class Fuser:
         self.position = {spec.name: p for p, n in nodes for spec in written(n)}
         self.ids = {spec.name: program.id(n) for _, n in nodes for spec in written(n)}
         self.loops = {n.name: n for _, n in nodes if isinstance(n, LoopNode)}
+        self.serial = frozenset(n.name for _, n in nodes if isinstance(n, SerialNode))
         self.inputs = {p: reads(n) for p, n in nodes}
         self.readers: dict[str, list[int]] = {}
         for p, _ in nodes:
@@ -178,7 +179,8 @@ class Fuser:
         i, j = self.owner[self.position[pair.first]], self.owner[self.position[pair.second]]
         a, b = self.units[i], self.units[j]
         if a is None or b is None:
-            return "extern", False
+            serial = pair.first in self.serial or pair.second in self.serial
+            return "in order" if serial else "extern", False
         if i == j:
             return "same space", True
         if not (a.space.numel and b.space.numel):
@@ -253,7 +255,8 @@ def _assemble(program: LoopProgram, nodes: tuple[tuple[int, Node], ...], drafts:
         group, why = build_group(draft, needed, program.stage)
         units.append((draft.slot, group))
         kept += why
-    units += [(p, ExternGroup("", n)) for p, n in nodes if not isinstance(n, LoopNode)]
+    units += [(p, ExternGroup("", n)) for p, n in nodes if isinstance(n, ExternNode)]
+    units += [(p, LoopGroup("", n.outer, n.steps, (), frozenset(), {}, "serial", n)) for p, n in nodes if isinstance(n, SerialNode)]
     groups = _named(order(program, [g for _, g in sorted(units, key=lambda u: u[0])]))
     stage = "scheduling" + program.stage.removeprefix("lowering")
     plan = plan_groups(stage, program, groups)

@@ -29,9 +29,9 @@ from typing import Literal
 import torch
 
 from ..lowering.index import Var
-from ..lowering.ir import BufferSpec, ExternNode, LoopNode
+from ..lowering.ir import BufferSpec, ExternNode, LoopNode, SerialNode
 
-Shape = Literal["pointwise", "row", "column", "flat"]
+Shape = Literal["pointwise", "row", "column", "flat", "serial"]
 
 OUT_VARIANTS: Mapping[torch._ops.OpOverload, torch._ops.OpOverload] = {
     torch.ops.aten.mm.default: torch.ops.aten.mm.out,
@@ -58,6 +58,8 @@ class LoopGroup:
     column     ``outer``'s last variable is contiguous: vector over it, accumulators in an array
     flat       ``outer`` is empty: the whole tensor is reduced in one sweep, parallel over chunks of inner
 
+    serial     one ``SerialNode``, alone: ``inner`` are its steps, which run in order; parallel and vector over outer
+
     A small tensor that is reduced whole and swept again is a "row" group with one outer variable of size 1.
     """
 
@@ -69,9 +71,13 @@ class LoopGroup:
     kept: Mapping[str, Literal["memory", "row"]]
     shape: Shape
 
+    serial: SerialNode | None = None
+
     @property
-    def nodes(self) -> tuple[LoopNode, ...]:
+    def nodes(self) -> tuple[LoopNode | SerialNode, ...]:
         """Every node once, in order of first appearance."""
+        if self.serial is not None:
+            return (self.serial,)
         return tuple({n.name: n for p in self.phases for n in p.nodes}.values())
 
 

@@ -17,6 +17,7 @@ REASONS: Mapping[str, str] = {
     "would make a cycle": "Another kernel must run between the two.",
     "reduction boundary": "A reduction is complete only after its whole loop, and what is left to do would sweep too much memory again or another space.",
     "extern": "The other side is an aten call, not a loop.",
+    "in order": "One of the two is a scan or a scatter: its steps run one after another, in a loop of its own.",
     "too large": "The kernel would hold more nodes than the option max_fused_nodes allows.",
     "memory would rise": "Running the two together would keep more bytes alive than it saves in traffic.",
     "indirect access": "The element that is read is known only at run time, and another point may have made it.",

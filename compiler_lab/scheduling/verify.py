@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from ..core.errors import InvalidIR
 from ..lowering.index import Index
 from ..lowering.ir import BufferSpec, LoopNode
-from ..lowering.program import check_loop
+from ..lowering.program import check_loop, check_serial
 from .ir import LoopGroup, Phase
 from .respace import chain, numel, solve
 
 
 def check_group(where: str, group: LoopGroup, buffers: Mapping[str, BufferSpec]) -> None:
     """Raises ``InvalidIR`` where a node has other variables than the group's, reads what is not there, or reads it at another point."""
+    if group.serial is not None:
+        check_serial(f"{where}/{group.serial.name}", group.serial, buffers)
+        return
     if bool(group.inner) != (group.shape != "pointwise") or (group.shape == "flat" and group.outer):
         raise InvalidIR(f"{where} is walked as {group.shape}, which its variables do not fit")
     alive: dict[str, LoopNode] = {}
