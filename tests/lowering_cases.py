@@ -285,7 +285,7 @@ CREATE_CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "aten.diagonal_backward.default": [((A(4), [4, 6], 1, 0, 1), {}), ((A(3, 4), [4, 3, 5], 0, 0, -1), {})],
     "aten.as_strided_scatter.default": [
         ((A(), A(3, 2), [3, 2], [2, 5], 1), {}),
-        ((A().t(), A(3, 2), [3, 2], [2, 2]), {}),
+        ((A().t(), A(3, 2), [3, 2], [2, 7]), {}),
     ],
     "aten.tril.default": [((A(),), {}), ((A(), 2), {}), ((A(2, 5, 5), -1), {}), ((torch.ones(4, 4).bool(),), {})],
     "aten.triu.default": [((A(),), {}), ((A(), -2), {}), ((torch.arange(9).view(3, 3), 1), {})],
