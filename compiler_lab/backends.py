@@ -74,6 +74,7 @@ def aot_autograd(
     fw_compiler, bw_compiler: ``(gm, fake_inputs) -> callable`` for the halves; the backward's is the forward's by default.
     partition_fn: ``JointGraph -> Partition``; ours by default, a learner's own fits.
     decompositions: the name of a table ("inductor-like", "core"); none by default.
+    Arguments that share memory are taken to share it in the same way at each call: nothing is checked here, the guards of capture see to it.
     """
     bw_compiler = bw_compiler or fw_compiler
 

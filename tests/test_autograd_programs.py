@@ -216,7 +216,7 @@ def raised(run: Callable[[], Any]) -> str:
 SCENES: dict[Callable[[Compile], Any], list[str]] = {
     tied_weights: [],
     inputs_on_one_memory: [],
-    inputs_on_one_memory_of_which_one_is_written: ["aliased-inputs"],
+    inputs_on_one_memory_of_which_one_is_written: [],
     one_tensor_twice: [],
     batch_norm: [],
     integer_inputs: [],

@@ -139,14 +139,25 @@ def test_same_tensor_is_one_input() -> None:
     assert tree.check({"a": x, "b": x}) and not tree.check({"a": x, "b": x.clone()})
 
 
-def test_overlapping_inputs_may_be_read_but_not_changed() -> None:
+def test_how_changed_inputs_share_memory_is_guarded() -> None:
     def change(a: Any, b: Any) -> Any:
         a.add_(1)
         return a + b
 
-    base = torch.ones(8)
-    assert capture(change, base[:4], base[2:6]).breaks[0].reason == "aliased-inputs"
-    assert capture(lambda a, b: a + b, base[:4], base[2:6]).graphs
+    base = torch.ones(12)
+    c = capture(change, base[:4], base[2:6])
+    tree = GuardTree(c.guards, c.frame, hooked=False)
+    assert "L['a'], L['b']: shared: begin at bytes 0 and 8 of memory that they share, as views of one tensor" in tree.text()
+    assert tree.check({"a": base[5:9], "b": base[7:11]})
+    for a, b, got in [
+        (base[:4], base[3:7], "begin at bytes 0 and 12 of"),
+        (base[2:6], base[:4], "begin at bytes 8 and 0 of"),
+        (base[:4], base.detach()[2:6], "not as views of one tensor"),
+        (base[:4], torch.ones(4), "memory of their own"),
+    ]:
+        failure = tree.explain({"a": a, "b": b})
+        assert not tree.check({"a": a, "b": b}) and failure is not None and failure.kind == "shared" and got in failure.text()
+    assert [g.kind for g in capture(lambda a, b: a + b, base[:4], base[2:6]).guards if g.kind in ("shared", "disjoint")] == []
     c = check(change, (torch.ones(4), torch.ones(4)))
     assert c.specialization is not None and c.specialization.notes["mutated_inputs"] == (0,)
     x = torch.ones(4)

@@ -283,7 +283,7 @@ def test_memory_that_is_written_is_nobody_elses(first: tuple[int, int], second: 
     base = torch.zeros(17)
     apart = torch.zeros(first[1]), torch.zeros(second[1])
     written, others = ((X, Y), ()) if other_is_written else ((X,), (Y,))
-    t = tree(apart[0], guard("tensor"), guard("tensor", Y), guard("disjoint", None, (written, others)), y=apart[1])
+    t = tree(apart[0], guard("tensor"), guard("tensor", Y), guard("disjoint", None, (written, others, ())), y=apart[1])
     assert both(t, *apart)
     x, y = (base[start : start + length] for start, length in (first, second))
     shared = set(range(first[0], sum(first))) & set(range(second[0], sum(second)))
@@ -531,6 +531,7 @@ def test_kinds_are_complete() -> None:
         "aliased",
         "not_aliased",
         "absent",
+        "shared",
         "disjoint",
         "shape",
         "global_state",

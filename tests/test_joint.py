@@ -205,7 +205,7 @@ def own_leaf(x: Any) -> Any:
 
 REFUSED: list[tuple[Callable[..., Any], Callable[[], list[Tensor]], str]] = [
     (in_place_on_leaf, lambda: [randn(2, grad=True)], "trace-failed"),
-    (takes_grad, lambda: [randn(2, 4)[:, ::2], randn(2, grad=True)], "mutation-requires-grad"),
+    (takes_grad, lambda: [randn(5).unfold(0, 2, 1), randn(2, grad=True)], "mutation-requires-grad"),
     (two_parts, lambda: [randn(2, 2)], "outputs-alias"),
     (item, lambda: [randn(2)], "trace-failed"),
     (reshaped_input, lambda: [randn(2, 3)], "metadata-mutation"),
@@ -222,17 +222,6 @@ def test_refuses_with_reason_and_line(program: Callable[..., Any], make: Callabl
         joint(traced(program), *make())
     assert caught.value.reason == reason
     assert caught.value.where is not None and caught.value.where.file == __file__
-
-
-def test_refuses_a_written_input_that_another_input_shares() -> None:
-    def program(a: Any, b: Any) -> Any:
-        a.add_(1)
-        return b * 2
-
-    memory = randn(4)
-    with pytest.raises(Unsupported) as caught:
-        joint(traced(program), memory[:2], memory[1:])
-    assert caught.value.reason == "aliased-mutation"
 
 
 def test_refuses_a_parameter_that_is_no_input() -> None:

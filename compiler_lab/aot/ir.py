@@ -88,6 +88,7 @@ class JointSpec:
     views: tuple[ViewStep, ...] = ()
     hidden: int = 0
     rewrites: tuple[tuple[int, int], ...] = ()  # (primal, output): the primal becomes this value, with its gradient, before views are made
+    shared: tuple[int, ...] = ()  # primals on the memory of others that are overwritten: they may have another value after the call, too
 
     @property
     def forward_outputs(self) -> int:
@@ -96,8 +97,8 @@ class JointSpec:
 
     @property
     def overwritten(self) -> tuple[int, ...]:
-        """The primals that have another value after the call."""
-        return (*self.mutations, *(i for i, _ in self.rewrites))
+        """The primals that have another value after the call, or may have."""
+        return (*self.mutations, *(i for i, _ in self.rewrites), *self.shared)
 
     @property
     def visible(self) -> int:
@@ -106,7 +107,8 @@ class JointSpec:
 
     def text(self) -> str:
         """What is made of the graph's results, one thing a line; "" where there is nothing to make."""
-        made = [f"input {i} = output {k}" for i, k in self.rewrites]
+        made = [f"input {i} shares memory with one that is written" for i in self.shared]
+        made += [f"input {i} = output {k}" for i, k in self.rewrites]
         made += [f"view {k} = {step.text()}" for k, step in enumerate(self.views)]
         return "\n".join([*made, *(f"output {i} = view {o.base}" for i, o in enumerate(self.outputs) if o.kind == "view")])
 
@@ -123,6 +125,8 @@ class JointSpec:
                 raise InvalidIR(f"{stage}: output {i} is {out.kind} {out.base}, which is not there")
             if i >= self.visible and out.kind != "tensor":
                 raise InvalidIR(f"{stage}: the hidden output {i} is no graph output")
+        if any(not 0 <= i < self.primals for i in self.shared):
+            raise InvalidIR(f"{stage}: an input that shares memory is not there")
         if any(not 0 <= i < self.primals or not self.visible <= k < len(self.outputs) for i, k in self.rewrites):
             raise InvalidIR(f"{stage}: an input is overwritten with what is no hidden output")
         wrong = [i for i in self.tangents if self.outputs[i].kind != "tensor" or not self.outputs[i].requires_grad]

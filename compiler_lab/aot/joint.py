@@ -7,7 +7,9 @@ forward line whose gradient they compute; the sum of two gradients belongs to th
 How: autograd numbers its nodes as it makes them, so the numbers made while a torch-level node runs are that node's; in the
 backward, the autograd node being evaluated is asked for its number.
 PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out:
-symbolic sizes, tensor subclasses, programs partly in inference mode, mutation of inputs that other inputs alias. An input that the
+symbolic sizes, tensor subclasses, programs partly in inference mode. Inputs that share memory, and of which one is written, stand for views
+of one base in the trace (``bases.py``): whether inputs share memory is seen here, from those given, and checked by nobody when the graph runs:
+that it is so at each call is for whoever calls it to see to (capture guards it). An input that the
 program overwrites with what has a gradient (or that has one itself, and is no leaf) stands for a copy in the trace: what the copy is at the end
 is an output, which the run copies into the input where autograd sees it. What each output is, is found in ``outputs.py``.
 """
@@ -33,13 +35,15 @@ from ..core.fx import GraphArtifact, target_name
 from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
 from ..core.strides import is_dense
+from .bases import BASE_REASONS, Group, groups_of, lone
 from .ir import JointGraph, JointSpec
 from .outputs import OUTPUT_REASONS, Outputs, places_of, seen_through
-from .tracer import Tracer, storage_of
+from .tracer import Tracer, has_overlap, storage_of
 
 REASONS = {
     "written-with-history": "the program writes to this input what has a gradient: the new value is an output, copied into the input under autograd",
     "written": "the program writes to this input, or to a view of it: the new value is returned and copied back",
+    **BASE_REASONS,
     **OUTPUT_REASONS,
     "no-grad-mode": "grad mode is off: nothing is differentiated",
     "nothing-requires-grad": "no output requires grad",
@@ -53,6 +57,7 @@ def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool 
     args: one tensor for each placeholder (real or fake); none: the placeholders' recorded values; for a ``CapturedGraph``, fewer than
     all are the user's own arguments in order, the rest (parameters, globals) being taken as recorded.
     grad_enabled: the grad mode the graph is entered with; by default the present one.
+    Arguments that share memory are taken to share it in this way at each call of what is made of the graph, which checks nothing.
     Raises ``Unsupported`` for what the module docstring leaves out and for what fails under fake tensors.
     """
     module = graph if isinstance(graph, fx.GraphModule) else graph.module
@@ -60,11 +65,12 @@ def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool 
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = _arguments(graph, placeholders, args)
     grad_enabled = torch.is_grad_enabled() if grad_enabled is None else grad_enabled
-    made: JointGraph | frozenset[int] = frozenset[int]()
+    groups = groups_of(values)
+    made: JointGraph | tuple[Group, ...] = ()
     while not isinstance(made, JointGraph):
         with outside_inference(), no_autocast_cache(), _recurrent_layers_open():
             torch._C._set_grad_enabled(grad_enabled)
-            made = _Joint(module, stage, values, grad_enabled, made).attempt(values)
+            made = _Joint(module, stage, values, grad_enabled, groups, made).attempt(values)
     return made
 
 
@@ -121,8 +127,10 @@ def _fake_mode(values: Sequence[Any]) -> Any:
 class _Joint:
     """One trace: the tracer, the provenance of autograd nodes, and what is known of each input and output."""
 
-    def __init__(self, module: fx.GraphModule, stage: str, values: Sequence[Any], grad_enabled: bool, taken: frozenset[int]) -> None:
-        self.module, self.stage, self.grad_enabled, self.taken = module, stage, grad_enabled, taken
+    def __init__(
+        self, module: fx.GraphModule, stage: str, values: Sequence[Any], grad_enabled: bool, groups: tuple[Group, ...], based: tuple[Group, ...]
+    ) -> None:
+        self.module, self.stage, self.grad_enabled, self.groups, self.based = module, stage, grad_enabled, groups, based
         self.tracer = Tracer(_fake_mode(values))
         self.decisions: list[Decision] = []
         self.current: fx.Node = next(iter(module.graph.nodes))
@@ -168,43 +176,71 @@ class _Joint:
         self.tracer.placeholder(f"primals_{index + 1}", tensor)
         return Primal(node, tensor, tensor, value.requires_grad, tuple(fake.shape), tuple(fake.stride()))
 
-    def take(self, i: int) -> None:
-        """The program gets a copy of input ``i``, laid out alike."""
-        p = self.primals[i]
-        if not is_dense(p.shape, p.stride):
-            raise self.unsupported(p.node, f"input {p.node.name}, whose memory has gaps, is overwritten with what has a gradient", "mutation-requires-grad")
-        self.enter(p.node)
-        with self.tracer:
-            self.primals[i] = replace(p, tensor=p.leaf.clone())
+    def join(self, group: Group) -> Tensor:
+        """The program gets views of one base for the inputs of ``group``; the base."""
+        first, several = self.primals[group.members[0]].node, len(group.members) > 1
+        names = tuple(self.primals[i].node.name for i in group.members)
+        if group.refused:
+            what = f"{' and '.join(names)} share memory and one of them is written to" if several else f"input {first.name} is written to with history"
+            raise self.unsupported(first, what, "aliased-mutation" if several else "mutation-requires-grad", group.refused)
+        self.enter(first)
+        leaves = [self.primals[i].leaf for i in group.members]
+        with self.tracer, torch.enable_grad():
+            base, reason = group.base(leaves)
+            tensors = group.views(base, leaves)
+        self.tracer.written.pop(storage_of(base), None)
+        self.decide("base", first, "made", reason, inputs=names)
+        for i, tensor in zip(group.members, tensors, strict=True):
+            self.tracer.views.pop(id(tensor), None)  # it stands for an input, which is no view of anything here
+            self.primals[i] = replace(self.primals[i], tensor=tensor)
+        return base
 
-    def to_take(self, error: Unsupported, values: Sequence[Any]) -> frozenset[int]:
-        """Inputs that the program may write to with history, where ``error`` says that it does."""
+    def to_join(self, error: Unsupported, values: Sequence[Any]) -> tuple[Group, ...]:
+        """The groups to trace with next, where ``error`` may come from inputs that are written to with history, or share memory."""
         if error.reason == "mutation-requires-grad":
-            return frozenset(i for i, p in enumerate(self.primals) if p.tensor.requires_grad != p.requires_grad)
-        if "a leaf Variable that requires grad is being used in an in-place operation" not in error.why:
-            return frozenset()
-        return frozenset(i for i, v in enumerate(values) if v.requires_grad and not v.is_leaf)
+            suspects = {i for i, p in enumerate(self.primals) if p.tensor.requires_grad != p.requires_grad}
+        elif "a leaf Variable that requires grad is being used in an in-place operation" in error.why:
+            suspects = {i for i, v in enumerate(values) if v.requires_grad and not v.is_leaf}
+        elif error.reason in ("trace-failed", "backward-failed"):
+            suspects = set[int]()
+        else:
+            return self.based
+        groups = [g for g in self.groups if not g.refused]
+        inside = {i for g in groups for i in g.members}
+        known = {g.members[0] for g in self.based if len(g.members) == 1}
+        return (*groups, *(lone(i, values[i]) for i in sorted((suspects | known) - inside)))
 
-    def attempt(self, values: Sequence[Any]) -> JointGraph | frozenset[int]:
-        """The trace, or the inputs that the program writes to with history, where others were ``taken``: to be traced again."""
+    def attempt(self, values: Sequence[Any]) -> JointGraph | tuple[Group, ...]:
+        """The trace, or the groups to trace again with: the program writes to other inputs than was thought."""
         try:
-            made = self.trace()
+            return self.trace()
         except Unsupported as error:
-            more = self.to_take(error, values) - self.taken
-            if not more:
+            groups = self.to_join(error, values)
+            if set(groups) <= set(self.based):
                 raise
-            return self.taken | more
-        rewritten = frozenset(i for i, _ in made.spec.rewrites)
-        return made if rewritten == self.taken else rewritten
+            return groups
 
     # -- the trace --------------------------------------------------------------------------------------------------------
 
-    def trace(self) -> JointGraph:
+    def trace(self) -> JointGraph | tuple[Group, ...]:
+        bases = [self.join(group) for group in self.based]
+        histories = [base.grad_fn for base in bases]
         outputs = self.forward()
         output = self.current
-        mutations = self.mutations()
+        written = self.written()
+        lone_ones = (g for g in self.based if len(g.members) == 1)
+        needed = tuple(g for g in (*self.groups, *lone_ones) if written & set(g.members))
+        if set(needed) != set(self.based):
+            return needed
+        rewritten: frozenset[int] = frozenset()
+        for group, base, before in zip(self.based, bases, histories, strict=True):
+            if base.grad_fn is not before:
+                self.check_kin(group)
+                rewritten |= written & set(group.members)
+        shared = self.shared(written)
+        mutations = self.mutations(written, rewritten, shared)
         found = Outputs(self.tracer, [p.tensor for p in self.primals], outputs, places_of(output, len(outputs)), self.decide, self.unsupported)
-        rewrites = tuple((i, found.hide(self.primals[i].tensor)) for i in sorted(self.taken) if storage_of(self.primals[i].tensor) in self.tracer.written)
+        rewrites = tuple((i, found.hide(self.primals[i].tensor)) for i in sorted(rewritten))
         specs, outputs = found.specs, found.values
         tangents = tuple(i for i, s in enumerate(specs) if s.kind == "tensor" and s.requires_grad)
         gradients = self.backward([outputs[i] for i in tangents], output) if tangents else [None] * len(self.primals)
@@ -219,13 +255,11 @@ class _Joint:
         if not tangents:
             self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
         views, hidden = tuple(found.steps), found.hidden
-        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference, views, hidden, rewrites)
+        spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference, views, hidden, rewrites, shared)
         return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
 
     def forward(self) -> list[Any]:
         """The program's outputs, flat; afterwards ``current`` is its output node."""
-        for i in sorted(self.taken):
-            self.take(i)
         try:
             with self.tracer:
                 result = _Forward(self).run(*(p.tensor for p in self.primals))
@@ -242,28 +276,52 @@ class _Joint:
         self.starts.append(torch.autograd._get_sequence_nr())  # pyright: ignore[reportPrivateImportUsage]
         self.origins.append(node)
 
-    def mutations(self) -> tuple[int, ...]:
-        found: list[int] = []
-        by_storage: dict[Any, list[int]] = {}
+    def written(self) -> frozenset[int]:
+        """The inputs that the program writes to themselves, and not only through memory that they share."""
+        on: dict[Any, list[int]] = {}
         for i, p in enumerate(self.primals):
-            by_storage.setdefault(storage_of(p.leaf), []).append(i)
+            on.setdefault(storage_of(p.tensor), []).append(i)
+        found: set[int] = set()
+        for storage, members in on.items():
+            targets = self.tracer.written.get(storage, frozenset[int]())
+            known = {id(self.primals[i].tensor): i for i in members}
+            if targets and len(members) == 1:
+                found.update(members)
+            elif not targets <= known.keys():
+                node, why = self.primals[members[0]].node, "the write goes through what is made by other than view operators"
+                raise self.unsupported(node, f"input {node.name} or another on its memory is written to", "aliased-mutation", why)
+            else:
+                found.update(known[t] for t in targets)
+        return frozenset(found)
+
+    def check_kin(self, group: Group) -> None:
+        if not group.kin:
+            node, why = self.primals[group.members[0]].node, "autograd does not know these inputs as views of one tensor that may be written to"
+            raise self.unsupported(node, f"memory that {node.name} shares is overwritten with what has a gradient", "aliased-mutation", why)
+
+    def mutations(self, written: frozenset[int], rewritten: frozenset[int], shared: tuple[int, ...]) -> tuple[int, ...]:
+        """The inputs whose new values the graph returns, of those ``written``; ``rewritten`` ones get them with their history."""
+        followed = rewritten.union(*(g.members for g in self.based if rewritten & set(g.members)))
         for i, p in enumerate(self.primals):
             if p.tensor.shape != p.shape or p.tensor.stride() != p.stride:
                 raise self.unsupported(p.node, f"the shape of input {p.node.name} is changed in place", "metadata-mutation")
-            if p.tensor.requires_grad != p.requires_grad and i not in self.taken:
+            if p.tensor.requires_grad != p.requires_grad and i not in followed:
                 raise self.unsupported(p.node, f"input {p.node.name} is overwritten with a value that requires grad", "mutation-requires-grad")
-            if storage_of(p.tensor) not in self.tracer.written:
-                continue
-            if len(by_storage[storage_of(p.leaf)]) > 1:
-                raise self.unsupported(p.node, f"input {p.node.name} is written to and another input shares its memory", "aliased-mutation")
-            if i in self.taken and seen_through(self.tracer, p.tensor):
-                raise self.unsupported(
-                    p.node, f"input {p.node.name} is overwritten, and read by as_strided from wherever its memory begins", "mutation-requires-grad"
-                )
-            self.decide("mutation", p.node, "copied back", "written-with-history" if i in self.taken else "written")
-            if i not in self.taken:
-                found.append(i)
-        return tuple(found)
+            if i in written and has_overlap(p.tensor):
+                raise self.unsupported(p.node, f"input {p.node.name} is written to, and has elements on the same memory", "overlapping-input")
+            moved = p.tensor is not p.leaf or (shared and (i in written or i in shared))
+            if moved and seen_through(self.tracer, p.tensor):
+                what = f"input {p.node.name}, whose memory is overwritten, is read by as_strided from wherever that memory begins"
+                raise self.unsupported(p.node, what, "aliased-mutation" if shared else "mutation-requires-grad")
+            if i in written:
+                self.decide("mutation", p.node, "copied back", "written-with-history" if i in rewritten else "written")
+        return tuple(sorted(written - rewritten))
+
+    def shared(self, written: frozenset[int]) -> tuple[int, ...]:
+        """The inputs that are not written to themselves, on memory of one that is."""
+        memory = {storage_of(self.primals[i].leaf) for i in written}
+        near = {i for g in self.groups if written & set(g.members) for i in g.members}
+        return tuple(i for i, p in enumerate(self.primals) if i not in written and (i in near or storage_of(p.leaf) in memory))
 
     def backward(self, outputs: list[Tensor], output: fx.Node) -> list[Tensor | None]:
         """Gradients of ``outputs`` for each primal, None where it requires none or the outputs do not depend on it."""

@@ -19,7 +19,7 @@ import torch.fx as fx
 from torch import Tensor
 
 from .ir import OutputSpec, ViewStep
-from .tracer import Tracer, View, storage_of
+from .tracer import Tracer, View, root, storage_of
 
 OUTPUT_REASONS = {
     "returned": "the program returns this input itself",
@@ -161,13 +161,6 @@ class Outputs:
             torch._C._set_grad_enabled(view.grad_enabled)
             self.made[view] = view.op(source, *view.args, **view.kwargs)
         return self.made[view]
-
-
-def root(view: View) -> Tensor:
-    """The tensor at the other end: no view that the tracer knows of."""
-    while isinstance(view.source, View):
-        view = view.source
-    return view.source
 
 
 def seen_through(tracer: Tracer, value: Tensor) -> bool:

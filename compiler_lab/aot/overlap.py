@@ -24,23 +24,25 @@ ELEMENTWISE = frozenset({aten.copy_.default, aten.masked_fill_.Tensor, aten.floo
 """Operators that read each element where they write it, without the tag that says so."""
 
 
-def overlapping(a: Tensor, b: Tensor) -> bool:
-    """Two views of the same memory have an element in common."""
+def overlapping(a: Tensor, b: Tensor, distance: int | None = None) -> bool:
+    """Two views of the same memory have an element in common. distance: bytes from the first element of ``a`` to that of ``b``, where their
+    offsets do not tell."""
     if not a.numel() or not b.numel():
         return False
-    spans = [(t.storage_offset() * t.itemsize, (t.storage_offset() + storage_length(t)) * t.itemsize) for t in (a, b)]
-    if spans[0][1] <= spans[1][0] or spans[1][1] <= spans[0][0]:
+    if distance is None:
+        distance = int(b.storage_offset()) * b.itemsize - int(a.storage_offset()) * a.itemsize
+    if distance >= storage_length(a) * a.itemsize or -distance >= storage_length(b) * b.itemsize:
         return False
-    if a.itemsize != b.itemsize or max(a.numel(), b.numel()) > LIMIT:
+    if a.itemsize != b.itemsize or distance % a.itemsize or max(a.numel(), b.numel()) > LIMIT:
         return True
-    return bool(torch.isin(_places(a), _places(b)).any())
+    return bool(torch.isin(_places(a, 0), _places(b, distance // a.itemsize)).any())
 
 
-def _places(t: Tensor) -> Tensor:
-    """The position of each element in the memory."""
-    place = torch.tensor([int(t.storage_offset())])
+def _places(t: Tensor, start: int) -> Tensor:
+    """The position of each element in the memory; that of the first is ``start``."""
+    place = torch.tensor([start], device="cpu")
     for size, stride in zip(t.shape, t.stride(), strict=True):
-        place = (place[:, None] + torch.arange(size) * stride).reshape(-1)
+        place = (place[:, None] + torch.arange(size, device="cpu") * stride).reshape(-1)
     return place
 
 

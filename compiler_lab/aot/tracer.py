@@ -100,6 +100,13 @@ class View:
     grad_enabled: bool
 
 
+def root(view: View) -> Tensor:
+    """The tensor at the other end: no view that the tracer knows of."""
+    while isinstance(view.source, View):
+        view = view.source
+    return view.source
+
+
 class Tracer(TorchDispatchMode):
     """Records into ``graph``. ``origin`` is the provenance (parents, stack) that new nodes get; ``table`` opens operators."""
 
@@ -113,7 +120,7 @@ class Tracer(TorchDispatchMode):
         self.origin: Callable[[], tuple[tuple[str, ...], Stack]] = lambda: ((), ())
         self.marks: dict[str, object] = {}  # of the nodes that are made now, see ``core.provenance.MARKS``
         self.regions: dict[Region, int] = {}
-        self.written: set[Any] = set()  # storages that a recorded operator wrote to
+        self.written: dict[Any, set[int]] = {}  # storage that a recorded operator wrote to -> ids of the tensors it wrote, or that it took views of to write
         self.views: dict[int, View] = {}  # by id of the tensor
         self._nodes: dict[int, fx.Node] = {}
         self._constants: dict[int, Tensor] = {}
@@ -271,7 +278,8 @@ class Tracer(TorchDispatchMode):
         if not target._schema.is_mutable:
             return
         for tensor in written_args(target, args, kwargs):
-            self.written.add(storage_of(tensor))
+            view = self.views.get(id(tensor))
+            self.written.setdefault(storage_of(tensor), set()).add(id(tensor if view is None else root(view)))
 
     def _note_view(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         """Remembers how ``out`` was made; what changes its own shape in place is a view of what it was, or stays no view."""
@@ -307,10 +315,12 @@ def laid_out_alike(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and (a.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)))
 
 
-def has_overlap(value: Tensor) -> bool:
-    """True where two elements may share memory: sorted by stride, a dimension does not step over all that is inside it."""
+def has_overlap(value: Tensor, repeats: bool = True) -> bool:
+    """True where two elements may share memory: sorted by stride, a dimension does not step over all that is inside it.
+
+    repeats: dimensions that are expanded count, too."""
     inside = 0
-    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1), key=lambda d: d[1]):
+    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1 and (s or repeats)), key=lambda d: d[1]):
         if stride <= inside:
             return value.numel() > 0
         inside += (size - 1) * stride

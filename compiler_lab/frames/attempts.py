@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 
 from ..core.modes import active_modes, outside_inference
 from ..core.provenance import Location, Stack
+from .aliases import check_aliases
 from .frame import FrameInput
 from .interpreter import Frame, Interpreter
 from .ir import Break, Recipe, Source, Specialization
 from .points import before_call, resumable
 from .reasons import CaptureUnsupported
-from .result import Results, check_aliases, close, specialization
+from .result import Results, close, specialization
 from .shapes import SYMBOLIC_REASONS, Shapes, SizeHistory
 from .stops import Stopped, leave_modes, stop_of
 from .values.base import Constant, Lazy, Raised

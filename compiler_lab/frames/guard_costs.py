@@ -115,5 +115,6 @@ RELATIONS: dict[str, Callable[[GuardRoot, Relation], None]] = {
     "not_aliased": _together,
     "absent": lambda root, r: root.leaf(root.manager, "epilogue_lambda", lambda _: gained(r.facts) is None, text=""),
     "shape": lambda root, r: root.leaf(root.manager, "epilogue_lambda", checker([(r.facts, r.nodes)]), text=""),
+    "shared": lambda root, r: root.leaf(root.manager, "epilogue_lambda", lambda locals: r.facts.holds([n.value(locals) for n in r.nodes]), text=""),
     "disjoint": lambda root, r: root.leaf(root.manager, "epilogue_lambda", lambda locals: overlap(r.facts, lambda node: node.value(locals)) is None, text=""),
 }

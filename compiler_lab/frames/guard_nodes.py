@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from ..core.memory import are_kin
 from ..core.provenance import Stack
 from .failure import Failure
 from .guard_table import RELATIONS, Leaf, tensor_differences
@@ -103,6 +104,29 @@ def overlap(spans: tuple[Span, ...], value: Callable[[Node], Any]) -> tuple[Node
     return None
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """How tensors lie in memory that they share: the byte at which each begins, counted from the first; kin: see ``core.memory.are_kin``."""
+
+    starts: tuple[int, ...]
+    kin: bool
+
+    def holds(self, tensors: list[Any]) -> bool:
+        first = tensors[0].data_ptr()
+        return all(t.data_ptr() - first == start for t, start in zip(tensors, self.starts, strict=True)) and are_kin(tensors) == self.kin
+
+    def text(self) -> str:
+        bytes = ", ".join(map(str, self.starts[:-1]))
+        return f"begin at bytes {bytes} and {self.starts[-1]} of memory that they share, {'' if self.kin else 'not '}as views of one tensor"
+
+    def got(self, tensors: list[Any]) -> str:
+        """The same of other tensors."""
+        first = min(t.data_ptr() for t in tensors)
+        if len({t.untyped_storage().data_ptr() for t in tensors}) > 1:
+            return "are on memory of their own"
+        return Sharing(tuple(t.data_ptr() - first for t in tensors), are_kin(tensors)).text().replace("begin", "they begin", 1)
+
+
 def gained(classes: tuple[tuple[weakref.ref[Any], tuple[str, ...]], ...]) -> str | None:
     """The first of these names that its class has by now; None where there is none. A class that is gone has everything."""
     for ref, names in classes:
@@ -129,6 +153,10 @@ def relation_failure(relation: Relation, locals: Any) -> Failure | None:
     if relation.kind == "absent":
         name = gained(relation.facts)
         return None if name is None else Failure("absent", relation.text.removesuffix(" of its own"), "none", f"a class that has {name}", relation.stack)
+    if relation.kind == "shared":
+        tensors = [n.value(locals) for n in relation.nodes]
+        where = " and ".join(n.text for n in relation.nodes)
+        return None if relation.facts.holds(tensors) else Failure("shared", where, relation.text, relation.facts.got(tensors), relation.stack)
     if relation.kind == "disjoint":
         pair = overlap(relation.facts, lambda node: node.value(locals))
         return pair and Failure("disjoint", f"{pair[0].text} and {pair[1].text}", RELATIONS["disjoint"], "memory that both reach", relation.stack)

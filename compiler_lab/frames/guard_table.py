@@ -363,6 +363,7 @@ RELATIONS: dict[str, str] = {
     "not_aliased": "different objects",
     "absent": "classes that have not gained what was looked for in vain",
     "shape": "sizes for which the program goes the same way",
+    "shared": "memory that is shared as at capture, by inputs of which one is written",
     "disjoint": "memory that no other input reaches, for each input that is written",
     "global_state": "torch's state as at capture",
 }

@@ -28,7 +28,7 @@ from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, Stack, own_location
 from .failure import Failure
 from .frame import FrameInput
-from .guard_nodes import Node, Relation, extent, first_failure, gained, is_open, nodes_of, overlap, related, relation_failure
+from .guard_nodes import Node, Relation, Sharing, extent, first_failure, gained, is_open, nodes_of, overlap, related, relation_failure
 from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show
 from .hook import GuardRoot, frame_names
 from .ir import Guard, Source
@@ -208,17 +208,32 @@ class _Build:
         self.relations.append(Relation("alive", (), anchors, "every object compared by identity still exists", self._first_stack()))
 
     def _disjoint(self, guard: Guard) -> None:
-        """``guard.expected``: (sources that are written, the others). Where sizes and strides are guarded, only addresses are read at a call."""
-        written, others = guard.expected
+        """``guard.expected``: (sources that are written, the others, (source, bytes) where what begins there is longer than the tensor). Where sizes
+        and strides are guarded, only addresses are read at a call."""
+        written, others, lengths = guard.expected
+        longer = {self._node(source): length for source, length in lengths}
         places = [(s, s in written) for s in (*written, *others)]
         nodes = [self._node(source) for source, _ in places]
-        spans = tuple((node, None if is_open(node) else extent(self.values[node]), written) for node, (_, written) in zip(nodes, places, strict=True))
+        spans = tuple(
+            (node, longer.get(node) or (None if is_open(node) else extent(self.values[node])), written)
+            for node, (_, written) in zip(nodes, places, strict=True)
+        )
         spans = tuple(span for span in spans if span[1] != 0)
         relation = Relation("disjoint", tuple(node for node, _, _ in spans), spans, RELATIONS["disjoint"], guard.stack or self._definition())
         if overlap(spans, lambda node: self.values[node]) is not None:
             raise InvalidIR("an input that is written shares memory with another", where=own_location(guard.stack))
         # the root's check hands the lambda what it was given, so nodes are read as the explanation reads them
         self.root.leaf(self.root.manager, "epilogue_lambda", lambda locals: overlap(spans, lambda node: node.value(locals)) is None, text=RELATIONS["disjoint"])
+        self.relations.append(relation)
+
+    def _shared(self, guard: Guard) -> None:
+        """``guard.expected``: (sources, the byte at which each begins, whether they are kin)."""
+        sources, starts, kin = guard.expected
+        nodes, facts = tuple(map(self._node, sources)), Sharing(starts, kin)
+        relation = Relation("shared", nodes, facts, facts.text(), guard.stack or self._definition())
+        if not facts.holds([self.values[n] for n in nodes]):
+            raise InvalidIR("inputs do not share memory as they should in the frame that the guard was made from", where=own_location(guard.stack))
+        self.root.leaf(self.root.manager, "epilogue_lambda", lambda locals: facts.holds([n.value(locals) for n in nodes]), text=RELATIONS["shared"])
         self.relations.append(relation)
 
     def _sizes(self, guard: Guard) -> None:
@@ -245,7 +260,7 @@ class _Build:
             if not any(r.kind == "global_state" for r in self.relations):
                 self.relations.append(Relation("global_state", (), self._state(), RELATIONS["global_state"], guard.stack or self._definition()))
             return
-        if (special := {"disjoint": self._disjoint, "shape": self._sizes, "absent": self._absent}.get(guard.kind)) is not None:
+        if (special := {"shared": self._shared, "disjoint": self._disjoint, "shape": self._sizes, "absent": self._absent}.get(guard.kind)) is not None:
             special(guard)
             return
         expected = (guard.expected,) if isinstance(guard.expected, Source) else tuple(guard.expected)

@@ -92,7 +92,7 @@ class SizeRelation:
 @dataclass(frozen=True)
 class Guard:
     """One assumption. ``kind`` is a row of the guard table ("tensor", "place", "type", "id", "equals", "length", "dict_keys", "no_attr", "no_key", "has_key",
-    "none", "true", "false", "not_aliased", "aliased", "disjoint", "shape", "global_state"); ``expected`` is what must hold (for "shape" a
+    "none", "true", "false", "not_aliased", "aliased", "shared", "disjoint", "shape", "global_state"); ``expected`` is what must hold (for "shape" a
     ``SizeRelation``); ``stack`` is the line that assumed it."""
 
     kind: str

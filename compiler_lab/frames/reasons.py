@@ -123,7 +123,7 @@ REASONS: dict[str, Reason] = {
     ),
     "aliased-inputs": Reason(
         "inputs share memory and one of them is changed",
-        "the order of reads and writes through both is not modelled", "clone one of them",
+        "no guard could say how they share it, or what autograd makes of the change", "clone one of them",
     ),
     "mode": Reason(
         "a torch mode is active that changes what operations mean",

@@ -157,6 +157,7 @@ ADVICE: dict[str, Callable[[Failure], str]] = {
     "not_aliased": _same("pass different tensors at each call"),
     "absent": _same("give classes their methods and attributes before the first call"),
     "shape": _same("0, 1 and sizes that take another branch are programs of their own: pad {name}, or write the line for any size"),
+    "shared": _same("pass tensors that share memory in the same way at each call, or clone() them"),
     "disjoint": _same("pass tensors that share no memory, or clone() one of them"),
     "alive": _same("keep the objects that the program compares by identity, instead of making them anew"),
     "global_state": _state,

@@ -1,7 +1,7 @@
 """The end of a capture: recipes of what is needed afterwards, the graph's outputs, and the checks that span all inputs.
 
 In: the value that the frame returned. Out: ``Specialization``. Always holds: the graph returns exactly the tensors that the recipes need;
-the same object twice is built once; inputs that share memory are not changed.
+the same object twice is built once.
 PyTorch's counterpart: ``torch/_dynamo/codegen.py`` and the end of ``output_graph.py``.
 """
 
@@ -15,6 +15,7 @@ import torch
 import torch.fx as fx
 
 from ..core.provenance import Stack
+from .aliases import check_aliases, memory_guards
 from .effects import effects_of, guard_aliases, place
 from .ir import CapturedGraph, Effect, Guard, Recipe, Specialization, Stop
 from .reasons import CaptureUnsupported
@@ -175,33 +176,10 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:
-    """All guards; where inputs are changed, also that no other input reaches their memory, which ``check_aliases`` saw at capture."""
+    """All guards."""
     different = guard_aliases(t)
     for v in t.unread:
         if not v.read and ("equals", v.source, None) not in t.guards:
             t.guards[("type", v.source, None)] = Guard("type", v.source, type(v.held).__name__, v.stack, "it is passed on as it is")
-    changed = tuple(v.source for v in t.inputs if id(v) in t.mutated)
-    others = tuple(v.source for v in t.inputs if isinstance(v, TensorValue) and id(v) not in t.mutated)
     t.note_guards()
-    guards = (*t.guards.values(), *different, *t.shapes.guards())
-    if not changed or not (others or changed[1:]):
-        return guards
-    stack = next(iter(t.mutated.values())).node.meta["stack"]
-    return (*guards, Guard("disjoint", None, (changed, others), stack, "inputs are changed"))
-
-
-def check_aliases(t: Tracer, definition: Stack) -> None:
-    """Refuse inputs that share memory when one of them is changed."""
-    spans: dict[int, list[tuple[int, int, TensorValue]]] = {}
-    for value in t.inputs:
-        real = value.real_tensor if isinstance(value, TensorValue) else None
-        if not isinstance(value, TensorValue) or real is None or not real.numel():
-            continue
-        first = int(real.storage_offset()) * real.element_size()
-        last = first + (sum((int(n) - 1) * s for n, s in zip(real.shape, real.stride(), strict=True)) + 1) * real.element_size()
-        spans.setdefault(real.untyped_storage()._cdata, []).append((first, last, value))
-    for group in spans.values():
-        for at, (first, last, value) in enumerate(group):
-            for first_other, last_other, other in group[:at]:
-                if first < last_other and first_other < last and (id(value) in t.mutated or id(other) in t.mutated):
-                    raise CaptureUnsupported("aliased-inputs", f"{value.node.name} and {other.node.name}", definition)
+    return (*t.guards.values(), *different, *t.shapes.guards(), *memory_guards(t))

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 SIZE_MARKS = {"_dynamo_dynamic_indices": True, "_dynamo_weak_dynamic_indices": True, "_dynamo_static_indices": False}
-SYMBOLIC_REASONS = ("op-error", "dynamic-shape", "op-argument", "op-refused", "unknown-value", "internal-error")  # it may be the symbols that failed
+# it may be the symbols that failed
+SYMBOLIC_REASONS = ("op-error", "dynamic-shape", "op-argument", "op-refused", "unknown-value", "internal-error", "aliased-inputs")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 INT64 = range(-(2**63), 2**63)
 

@@ -70,6 +70,7 @@ class Tracer:
         self.decisions: list[Decision] = []
         self.inputs: list[TensorValue | SymbolicValue] = []
         self.mutated: dict[int, TensorValue] = {}  # placeholders that a node changes, by id of the value
+        self.memory: dict[int, int] = {}  # storage of an input's fake -> where the storage of the real one begins
         self.frozen: set[int] = set()  # memory that the program has reached through ``.data``
         self.by_real: dict[int, TensorValue] = {}
         self.by_fake: dict[int, TensorValue] = {}
@@ -250,6 +251,8 @@ class Tracer:
         value = TensorValue(node, fake, source, real)
         self.inputs.append(value)
         self.by_real[id(real)] = self.by_fake[id(fake)] = value
+        if start := real.untyped_storage().data_ptr():
+            self.memory[fake.untyped_storage()._cdata] = start
         return value
 
     def _placeholder_node(self, val: Any, source: Source) -> fx.Node:
@@ -447,10 +450,15 @@ class Tracer:
         item.meta.update(val=part, stack=self.stack(), parents=())
         return self.result(item, part)
 
+    def memory_of(self, fake: torch.Tensor) -> int:
+        """The memory of a tensor: for an input that of the real one, since inputs that share memory may have fakes that do not."""
+        storage: int = fake.untyped_storage()._cdata
+        return self.memory[storage] if storage in self.memory else storage
+
     def _change(self, value: TensorValue) -> None:
         """Note which inputs a change of ``value`` reaches: itself, or the inputs that it is a view of."""
         storage = value.fake.untyped_storage()._cdata
-        if storage in self.frozen:
+        if self.memory_of(value.fake) in self.frozen:
             raise self.refuse("autograd-api", f"{value.describe()} is changed, and was reached through .data")
         if any(storage in s.memory for s in self.subgraphs):
             raise self.refuse("higher-order", f"{value.describe()}, from outside, is changed inside a function that becomes a graph")

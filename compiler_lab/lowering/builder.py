@@ -196,15 +196,29 @@ class Builder:
             )
         if single and val is None:
             single, values = False, []
+        if target in FROM_THE_BEGINNING:
+            self._check_place(target, args[0])
         specs = tuple(self._extern_spec(name if single else f"{name}_{i}", v) if isinstance(v, Tensor) else None for i, v in enumerate(values))
         self.nodes.append(ExternNode(name, target, args, dict(kwargs), specs, single, self.parents, self.stack, _aliases(target, args)))
         results = tuple(whole(s) if s is not None else v for s, v in zip(specs, values, strict=True))
         return results[0] if single else results
 
+    def _check_place(self, target: torch._ops.OpOverload, view: TensorView) -> None:
+        """Raises Unsupported where ``view`` will not begin where its tensor begins in the memory of the trace."""
+        source = self.node.args[0]
+        assert isinstance(source, fx.Node)
+        if self.bases.get(view.buffer, 0) + view.offset != source.meta["val"].storage_offset():
+            what, why = f"{target} of a tensor that begins elsewhere in its memory", "its offset is counted from where the memory begins"
+            raise Unsupported(what, reason="as_strided of another layout", where=own_location(self.stack), why=why)
+
     def _extern_spec(self, name: str, val: Tensor) -> BufferSpec:
         if val.storage_offset():
             self.bases[name] = int(val.storage_offset())
         return BufferSpec(name, static_size(val.shape, self.node), static_size(val.stride(), self.node), val.dtype, val.device)
+
+
+FROM_THE_BEGINNING = frozenset({torch.ops.aten.as_strided_scatter.default, torch.ops.aten.as_strided_copy.default})
+"""Operators that count an offset from the beginning of the memory that their first argument is in: it may not be a part of an arena."""
 
 
 def static_size(size: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
@@ -234,8 +248,10 @@ def _variables(
 
 
 def _aliases(target: torch._ops.OpOverload, args: tuple[Any, ...]) -> tuple[str, ...]:
-    """Buffers that outputs may share memory with, by the schema's alias annotations."""
+    """Buffers that outputs may share memory with, by the schema's alias annotations; and those that have to begin where their memory does."""
     schema = target._schema
+    if target in FROM_THE_BEGINNING:
+        return (args[0].buffer,)
     if not any(r.alias_info is not None for r in schema.returns):
         return ()
     shared = [v for a, v in zip(schema.arguments, args, strict=False) if a.alias_info is not None]

@@ -202,7 +202,9 @@ def _finisher(spec: JointSpec) -> Callable[[Sequence[Any], Sequence[Any]], tuple
 
     def finish(primals: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
         for primal, place in rewrites:
-            primals[primal].copy_(outputs[place])
+            target = primals[primal]
+            _ = target.grad_fn  # a view whose base has just been given a history is a leaf until it is asked
+            target.copy_(outputs[place])
         results, made = list(outputs), list[Any]()
         for step in steps:
             made.append(step(primals, outputs, made))

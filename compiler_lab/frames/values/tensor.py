@@ -103,7 +103,7 @@ class TensorValue(Value):
 
     def _data(self, t: Tracer) -> Value:
         """The same memory without history. A change through it would go unnoticed by autograd, unlike one through ``detach``: it is refused."""
-        t.frozen.add(self.fake.untyped_storage()._cdata)
+        t.frozen.add(t.memory_of(self.fake))
         return t.op("detach", [self])
 
     def has_extra(self, name: str) -> bool:
