@@ -494,6 +494,7 @@ TOLERATED: dict[str, tuple[int, str]] = {
     "set": (100, "a set is guarded by its elements"),
     "bool to int": (67, "numbers and flags are told by their exact type"),
     "int to float": (4, "the same, also of one that is only passed on"),
+    "shared memory": (25, "where one is changed: capture gives the same graph, later stages do not"),
 }
 
 
