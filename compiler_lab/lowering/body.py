@@ -20,6 +20,7 @@ from ..core.provenance import Stack
 from . import ops
 from .index import Index, Var
 from .ir import TensorView
+from .sizes import Size
 
 Number = int | float | bool
 
@@ -99,6 +100,8 @@ class Body:
         return found
 
     def constant(self, value: Number, dtype: torch.dtype) -> Value:
+        if isinstance(value, Size):
+            return self.index_value(Index.of(value)).to(dtype)  # type: ignore[arg-type]
         plain = float(value) if dtype.is_floating_point else bool(value) if dtype == torch.bool else _integer(int(value), dtype)
         return self.emit(ops.constant, (plain, dtype), dtype)
 

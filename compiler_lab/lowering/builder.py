@@ -3,6 +3,9 @@
 In: a row's wish ("for each point of this size, this formula"). Out: nodes appended to the program, and ``TensorView``s of them.
 Always holds: a loop's variables run in the order of the output's memory, widest stride first, without those of size 1; a buffer has
 the strides of the fake value it stands for where these are dense, else row-major ones; nodes name the aten node as parent.
+A row need not care whether sizes are numbers: it may add, multiply, divide and compare them as ints, and what it decides by a size that varies is
+recorded as a condition of the program. It does well not to ask more than it must: ``range(n)``, ``math.gcd(n, m)``, ``n / 2`` and ``[0] * n`` fix the
+size they are given (``sizes.common_block`` is the ``gcd`` that does not). A value is a tensor or a ``SizedTensor``: ``is_tensor`` tells both.
 PyTorch's counterpart: ``torch/_inductor/lowering.py`` (make_pointwise, make_reduction, fallback_handler).
 """
 
@@ -18,10 +21,12 @@ from torch import Tensor
 
 from ..core.errors import Unsupported
 from ..core.provenance import own_location, stack_of
-from ..core.strides import contiguous_stride, is_dense
+from ..core.strides import is_dense
 from .body import Body, Decline, Value, indirect_point
 from .index import Index, Var
 from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, ScanKind, ScatterMode, SerialNode, TensorView
+from .sizes import Size, hint, is_number, same
+from .symbols import is_tensor, row_major
 
 Build = Callable[[Body, tuple[Index, ...]], Value]
 
@@ -76,16 +81,15 @@ class Builder:
         self._count += 1
         return self.name() if name in self.taken else name
 
-    def like(self, val: Tensor) -> BufferSpec:
+    def like(self, val: Any) -> BufferSpec:
         """A new buffer for ``val``: its strides where dense, row-major otherwise."""
-        size = static_size(val.shape, self.node)
-        stride = tuple(val.stride())
-        return BufferSpec(self.name(), size, stride if is_dense(size, stride) else contiguous_stride(size), val.dtype, val.device)
+        size, stride = known_size(val.shape, self.node), tuple(val.stride())
+        return BufferSpec(self.name(), size, stride if dense(size, stride) else row_major(size), val.dtype, val.device)
 
     def fresh(self, size: Sequence[int], dtype: torch.dtype) -> BufferSpec:
         """A new row-major buffer on the device of the node's value."""
         val = self.val[0] if isinstance(self.val, (tuple, list)) else self.val
-        return BufferSpec(self.name(), tuple(size), contiguous_stride(size), dtype, val.device)
+        return BufferSpec(self.name(), tuple(size), row_major(size), dtype, val.device)
 
     def loop(self, spec: BufferSpec, build: Build, *, origin: str = "", split: Mapping[int, int] | None = None) -> TensorView:
         """A pointwise node: ``build(body, point)`` for each point of ``spec.size``.
@@ -187,7 +191,7 @@ class Builder:
         val, name = self.val, self.name()
         single = not isinstance(val, (tuple, list))
         values: list[Any] = [val] if single else list(val)
-        if any(isinstance(v, (tuple, list, torch.SymInt, torch.SymFloat)) for v in values) or (single and not isinstance(val, Tensor) and val is not None):
+        if any(isinstance(v, (tuple, list, torch.SymInt, torch.SymFloat)) for v in values) or (single and not is_tensor(val) and val is not None):
             raise Unsupported(
                 f"{target} returns {type(val).__name__}, which no buffer holds",
                 reason="extern result",
@@ -198,7 +202,7 @@ class Builder:
             single, values = False, []
         if target in FROM_THE_BEGINNING:
             self._check_place(target, args[0])
-        specs = tuple(self._extern_spec(name if single else f"{name}_{i}", v) if isinstance(v, Tensor) else None for i, v in enumerate(values))
+        specs = tuple(self._extern_spec(name if single else f"{name}_{i}", v) if is_tensor(v) else None for i, v in enumerate(values))
         self.nodes.append(ExternNode(name, target, args, dict(kwargs), specs, single, self.parents, self.stack, _aliases(target, args)))
         results = tuple(whole(s) if s is not None else v for s, v in zip(specs, values, strict=True))
         return results[0] if single else results
@@ -211,19 +215,31 @@ class Builder:
             what, why = f"{target} of a tensor that begins elsewhere in its memory", "its offset is counted from where the memory begins"
             raise Unsupported(what, reason="as_strided of another layout", where=own_location(self.stack), why=why)
 
-    def _extern_spec(self, name: str, val: Tensor) -> BufferSpec:
-        if val.storage_offset():
-            self.bases[name] = int(val.storage_offset())
-        return BufferSpec(name, static_size(val.shape, self.node), static_size(val.stride(), self.node), val.dtype, val.device)
+    def _extern_spec(self, name: str, val: Any) -> BufferSpec:
+        if not same(val.storage_offset(), 0):
+            self.bases[name] = val.storage_offset()
+        return BufferSpec(name, known_size(val.shape, self.node), known_size(val.stride(), self.node), val.dtype, val.device)
 
 
 FROM_THE_BEGINNING = frozenset({torch.ops.aten.as_strided_scatter.default, torch.ops.aten.as_strided_copy.default})
 """Operators that count an offset from the beginning of the memory that their first argument is in: it may not be a part of an arena."""
 
 
-def static_size(size: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
-    """``size`` as plain ints. Raises Unsupported for symbolic ones."""
-    if not all(type(n) is int for n in size):
+def dense(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Are they known to fill their memory without gaps or overlap?"""
+    if is_number(*size, *stride):
+        return is_dense(size, stride)
+    expected = 1
+    for step, n in sorted(((s, n) for n, s in zip(size, stride, strict=True) if not same(n, 1)), key=lambda t: (hint(t[0]), hint(t[1]))):
+        if not same(step, expected):
+            return False
+        expected *= n
+    return True
+
+
+def known_size(size: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
+    """``size`` as ints. Raises Unsupported for one that depends on data."""
+    if not all(type(n) is int or isinstance(n, Size) for n in size):
         raise Unsupported(
             f"{node.name} has a symbolic size {list(size)}", reason="dynamic shapes", where=own_location(stack_of(node)), hint="compile with dynamic=False"
         )
@@ -237,9 +253,9 @@ def _variables(
     pieces: list[tuple[int, int, int]] = []  # (dimension, extent, stride inside the dimension)
     for d in dims:
         block = split.get(d, size[d])
-        pieces += [(d, size[d] // block, block), (d, block, 1)] if block < size[d] else [(d, size[d], 1)]
+        pieces += [(d, size[d], 1)] if same(block, size[d]) else [(d, size[d] // block, block), (d, block, 1)]
     step = dict(zip(dims, stride, strict=True)) if stride is not None else {}
-    order = sorted((p for p in pieces if p[1] != 1), key=lambda p: -step.get(p[0], 0) * p[2])
+    order = sorted((p for p in pieces if not same(p[1], 1)), key=lambda p: -hint(step.get(p[0], 0) * p[2]))
     variables = tuple(Var(f"{prefix}{i}", extent) for i, (_, extent, _) in enumerate(order))
     point = {d: Index() for d in dims}
     for var, (d, _, scale) in zip(variables, order, strict=True):
@@ -264,4 +280,4 @@ def count(size: Sequence[int], dims: Sequence[int]) -> int:
     return math.prod(size[d] for d in dims)
 
 
-__all__ = ["Build", "Builder", "Decline", "broadcast", "count", "static_size", "whole"]
+__all__ = ["Build", "Builder", "Decline", "broadcast", "count", "known_size", "whole"]

@@ -3,8 +3,11 @@
 An ``Index`` is ``const + sum(coefficient * atom)``; an atom is a variable, or a floor division or remainder of an ``Index`` by a
 positive constant. Always holds: terms are sorted, have distinct atoms and no zero coefficient, so equal expressions are equal
 values; every variable knows its size (``0 <= v < size``), so ranges are known and divisions disappear where they can.
+Coefficients, constants, divisors and sizes of variables may be ``Size``s (``sizes.py``): what simplifies is what is known of the polynomials,
+so no comparison here is recorded but the sign of a coefficient. Where it is not known that what is divided is not negative, the
+division is a floor division in every language (``floordiv``, ``mod``).
 PyTorch's counterpart: sympy expressions simplified by ``torch/_inductor/sizevars.py``; sympy in this path is what makes
-compilers of this kind slow, hence no sympy here. Left out: symbolic sizes.
+compilers of this kind slow, hence no sympy here.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+
+from .sizes import at_most, is_number, plain, same
 
 
 @dataclass(frozen=True, order=True)
@@ -55,7 +60,7 @@ class Index:
         if isinstance(value, Index):
             return value
         if isinstance(value, Var):
-            return Index(((value, 1),)) if value.size != 1 else Index()
+            return Index() if same(value.size, 1) else Index(((value, 1),))
         return Index((), value)
 
     @staticmethod
@@ -77,48 +82,65 @@ class Index:
         return self + Index.of(other) * -1
 
     def __mul__(self, factor: int) -> Index:
-        if factor == 0:
+        if same(factor, 0):
             return Index()
         return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
 
     def __floordiv__(self, by: int) -> Index:
-        if by == 1:
+        if same(by, 1):
             return self
         whole, rest = self._split(by)
-        low, high = rest.range()
-        if low // by == high // by:
-            return whole + low // by
+        if (quotient := rest._quotient(by)) is not None:
+            return whole + quotient
         if factored := rest._factor(by):
             coarse, _, g = factored
             return whole + coarse // (by // g)
         return whole + Index(((Div(rest, by), 1),))
 
     def __mod__(self, by: int) -> Index:
-        if by == 1:
+        if same(by, 1):
             return Index()
         _, rest = self._split(by)
-        low, high = rest.range()
-        if low // by == high // by:
-            return rest - (low // by) * by
+        if (quotient := rest._quotient(by)) is not None:
+            return rest - quotient * by
         if factored := rest._factor(by):
             coarse, fine, g = factored
             return (coarse % (by // g)) * g + fine
         return Index(((Mod(rest, by), 1),))
 
+    def _quotient(self, by: int) -> int | None:
+        """``self // by`` where it is one number over the whole range."""
+        low, high = self.range()
+        if not is_number(low, high, by):
+            return 0 if at_most(0, low) and at_most(high + 1, by) else None
+        return low // by if low // by == high // by else None
+
     def _split(self, by: int) -> tuple[Index, Index]:
-        """(whole, rest) with ``self == by * whole + rest``, ``rest >= 0``, and every coefficient of rest not a multiple of ``by``."""
-        whole = Index(tuple((a, c // by) for a, c in self.terms if c % by == 0), self.const // by)
-        rest = Index(tuple((a, c) for a, c in self.terms if c % by != 0), self.const % by)
-        below = min(rest.range()[0] // by, 0)
+        """(whole, rest) with ``self == by * whole + rest``, every coefficient of rest not a multiple of ``by``, and where all are numbers ``rest >= 0``."""
+        multiples = [same(c % by, 0) for _, c in self.terms]
+        number = is_number(self.const, by) or same(self.const % by, 0)
+        whole = Index(tuple((a, c // by) for (a, c), m in zip(self.terms, multiples, strict=True) if m), self.const // by if number else 0)
+        rest = Index(tuple(t for t, m in zip(self.terms, multiples, strict=True) if not m), self.const % by if number else self.const)
+        low = rest.range()[0]
+        if not is_number(low, by):
+            return whole, rest
+        below = min(low // by, 0)
         return whole + below, rest + -below * by
 
     def _factor(self, by: int) -> tuple[Index, Index, int] | None:
         """(coarse, fine, g) with ``self == g * coarse + fine``, ``0 <= fine < g`` and ``g`` a divisor of ``by``, where there is one."""
-        for g in sorted({math.gcd(c, by) for _, c in self.terms} - {1, by}, reverse=True):
-            coarse = Index(tuple((a, c // g) for a, c in self.terms if c % g == 0), self.const // g)
-            fine = Index(tuple((a, c) for a, c in self.terms if c % g != 0), self.const % g)
+        coefficients = [c for _, c in self.terms]
+        if is_number(self.const, by, *coefficients):
+            candidates = sorted({math.gcd(c, by) for c in coefficients} - {1, by}, reverse=True)
+        else:
+            candidates = [c for c in dict.fromkeys(coefficients) if not same(c, 1) and at_most(1, c) and same(by % c, 0)]
+        for g in candidates:
+            multiples = [same(c % g, 0) for c in coefficients]
+            number = is_number(self.const, g)
+            coarse = Index(tuple((a, c // g) for (a, c), m in zip(self.terms, multiples, strict=True) if m), self.const // g if number else 0)
+            fine = Index(tuple(t for t, m in zip(self.terms, multiples, strict=True) if not m), self.const % g if number else self.const)
             low, high = fine.range()
-            if 0 <= low and high < g:
+            if at_most(0, low) and at_most(high + 1, g):
                 return coarse, fine, g
         return None
 
@@ -127,7 +149,9 @@ class Index:
         low = high = self.const
         for atom, c in self.terms:
             a, b = atom_range(atom)
-            low, high = low + min(c * a, c * b), high + max(c * a, c * b)
+            if c < 0:
+                a, b = b, a
+            low, high = low + c * a, high + c * b
         return low, high
 
     def variables(self) -> frozenset[Var]:
@@ -172,28 +196,37 @@ class Index:
         return self.text(lambda v: v.name)
 
     def text(self, name: Callable[[Var], str], div: str = "//") -> str:
-        """As an expression; ``div`` is the division operator of the language (all values here are non-negative)."""
+        """As an expression; ``div`` is the division operator of the language."""
 
         def one(atom: Atom) -> str:
             if isinstance(atom, Var):
                 return name(atom)
-            return f"({atom.index.text(name, div)}) {div if isinstance(atom, Div) else '%'} {atom.by}"
+            inside = atom.index.text(name, div)
+            if may_be_negative(atom):
+                return f"{'floordiv' if isinstance(atom, Div) else 'mod'}({inside}, {plain(atom.by)})"
+            return f"({inside}) {div if isinstance(atom, Div) else '%'} {atom.by}"
 
         def scaled(atom: Atom, c: int) -> str:
             inner = one(atom) if isinstance(atom, Var) else f"({one(atom)})"
             return inner if c == 1 else f"{c}*{inner}"
 
         parts = [scaled(a, c) for a, c in self.terms]
-        if self.const or not parts:
+        if not same(self.const, 0) or not parts:
             parts.append(str(self.const))
         return " + ".join(parts)
 
 
 def atom_range(atom: Atom) -> tuple[int, int]:
     if isinstance(atom, Var):
-        return 0, max(atom.size - 1, 0)
+        return 0, max(atom.size - 1, 0) if type(atom.size) is int else atom.size - 1
     low, high = atom.index.range()
     return (low // atom.by, high // atom.by) if isinstance(atom, Div) else (0, atom.by - 1)
+
+
+def may_be_negative(atom: Div | Mod) -> bool:
+    """Is it not known that what is divided is zero or more? Never so where all sizes are numbers."""
+    low = atom.index.range()[0]
+    return not at_most(0, low)
 
 
 def _normal(total: dict[Atom, int], const: int) -> Index:
@@ -201,7 +234,11 @@ def _normal(total: dict[Atom, int], const: int) -> Index:
     for atom in [a for a in total if isinstance(a, Div)]:
         mod, c = Mod(atom.index, atom.by), total.get(atom, 0)
         k = total.get(mod, 0)
-        if k and c == k * atom.by:
+        if not same(k, 0) and same(c, k * atom.by):
             del total[atom], total[mod]
-            return Index(tuple(sorted(((a, n) for a, n in total.items() if n), key=lambda t: _key(t[0]))), const) + atom.index * k
-    return Index(tuple(sorted(((a, n) for a, n in total.items() if n), key=lambda t: _key(t[0]))), const)
+            return Index(_sorted(total), const) + atom.index * k
+    return Index(_sorted(total), const)
+
+
+def _sorted(total: dict[Atom, int]) -> tuple[tuple[Atom, int], ...]:
+    return tuple(sorted(((a, n) for a, n in total.items() if not same(n, 0)), key=lambda t: _key(t[0])))

@@ -1,16 +1,17 @@
 """Lowering: from an aten graph to loops over buffers.
 
-In: a functional aten graph with static shapes, every node with its fake value. Out: a ``LoopProgram`` that computes the same.
+In: a functional aten graph, every node with its fake value. Out: a ``LoopProgram`` that computes the same.
 Always holds: each aten call becomes views, loops or one extern call, and a decision says which and why; results have the size and
 dtype of the fake value, and outputs its strides. A call without a row, or that its row declines, stays with aten, visibly.
-PyTorch does this in ``torch/_inductor/graph.py`` (GraphLowering.call_function) and ``lowering.py``. Left out: symbolic shapes,
-higher-order operators, tensors that are not strided.
+Sizes may be symbolic: each becomes a ``Size`` (``sizes.py``), and what is decided by the sizes at hand is a condition of the program, with a
+decision that names the call. PyTorch does this in ``torch/_inductor/graph.py`` (GraphLowering.call_function) and ``lowering.py``. Left out: sizes
+that depend on data, higher-order operators, tensors that are not strided.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from ..core.fx import GraphArtifact, target_name
 from ..core.provenance import own_location, stack_of
 from ..core.schema import may_raise, must_run
 from .body import Body, Value
-from .builder import Builder, Decline, broadcast, static_size, whole
+from .builder import Builder, Decline, broadcast, known_size, whole
 from .index import Index
 from .ir import BufferSpec, Output, TensorView
 from .program import LoopProgram
@@ -34,6 +35,8 @@ from .rows_pointwise import POINTWISE, Pointwise
 from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
 from .rows_view import VIEWS
+from .sizes import Condition, Conditions, Size, recorded_by, same
+from .symbols import Reader, described, is_symbolic, is_tensor, sources, symbols_in
 from .types import LOOP_DTYPES, floating, opmath, result_type, round_number
 
 REASONS = {
@@ -59,6 +62,7 @@ REASONS = {
     "fractional range": "a range of integers with a fractional step",
     "check": "nobody reads the result: the call is made for the error that it raises on some values",
     "other result": "the row's result would differ from aten's in size or dtype",
+    "size": "the answer depends on the sizes of the call: what was made is right wherever this holds",
 }
 """Why a call was lowered as it was."""
 
@@ -80,17 +84,30 @@ ROWS = {**VIEWS, **CREATE, **INDEXED, **REDUCTIONS, **SCANS}
 ELEMENTWISE = {**POINTWISE, **ACTIVATIONS}
 
 
-def lower(graph: GraphArtifact) -> LoopProgram:
-    """The loops of ``graph``. Raises Unsupported for what has no static functional form (see the module's docstring)."""
+SIZES_ONLY = ("operator", "math", "torch.sym_", "aten.sym_")
+"""What computes a size from sizes begins so: it is arithmetic that was done when values were propagated."""
+
+
+def lower(graph: GraphArtifact, hints: Mapping[str, int] | None = None) -> LoopProgram:
+    """The loops of ``graph``. Raises Unsupported for what has no functional form (see the module's docstring).
+
+    hints: sizes at hand other than those of the capture, by symbol: what cannot be decided for all sizes is decided for these."""
     stage = "lowering." + graph.stage.split(".")[-1]
-    return _Lowering(graph, stage).program()
+    if not is_symbolic(graph.graph):
+        return _Lowering(graph, stage).program()
+    log = Conditions()
+    with recorded_by(log):
+        lowering = _Lowering(described(graph, Reader(hints or {})), stage, log)
+        log.told = lowering.size_decided
+        return lowering.program()
 
 
 class _Lowering:
-    def __init__(self, graph: GraphArtifact, stage: str) -> None:
-        self.graph, self.stage = graph, stage
+    def __init__(self, graph: GraphArtifact, stage: str, log: Conditions | None = None) -> None:
+        self.graph, self.stage, self.log = graph, stage, log
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[BufferSpec] = []
+        self.numbers: dict[int, int] = {}  # position of an argument that is a number -> its size
         self.constants: dict[str, Tensor] = {}
         self.attributes: dict[str, str] = {}  # path of an attribute -> the buffer that holds it
         self.outputs: list[Output] = []
@@ -102,27 +119,40 @@ class _Lowering:
         for node in self.graph.graph.nodes:
             if node.op not in handlers:
                 raise InvalidIR(f"{self.graph.id(node)} is a {node.op}; lowering takes aten calls only")
+            self.current = node
             handlers[node.op](node)
+        inputs, nodes, outputs = tuple(self.inputs), tuple(self.builder.nodes), tuple(self.outputs)
+        conditions = tuple(self.log.recorded) if self.log else ()
+        shown = [n.meta["val"] for n in self.graph.placeholders]
         return LoopProgram(
             stage=self.stage,
-            inputs=tuple(self.inputs),
+            inputs=inputs,
             constants=self.constants,
-            nodes=tuple(self.builder.nodes),
-            outputs=tuple(self.outputs),
+            nodes=nodes,
+            outputs=outputs,
             decisions=tuple(self.decisions),
+            numbers=self.numbers,
+            sizes=sources(shown, symbols_in(inputs, nodes, outputs, conditions, self.numbers)) if self.log else (),
+            conditions=conditions,
         )
 
     def decide(self, node: fx.Node, outcome: str, reason: str) -> None:
         self.decisions.append(Decision("lower", (self.graph.id(node),), outcome, reason, {"target": target_name(node)}))
 
+    def size_decided(self, condition: Condition) -> None:
+        self.decisions.append(Decision("size", (self.graph.id(self.current),), condition.text, "size", {"target": target_name(self.current)}))
+
     def placeholder(self, node: fx.Node) -> None:
         val = node.meta["val"]
-        if not isinstance(val, Tensor) or val.layout != torch.strided:
+        if isinstance(val, Size) or (type(val) is int and self.log):
+            self.numbers[len(self.inputs) + len(self.numbers)] = self.values[node] = val
+            return
+        if not is_tensor(val) or val.layout != torch.strided:
             raise Unsupported(f"input {node.name} is a {type(val).__name__}, not a strided tensor", reason="input kind", where=own_location(stack_of(node)))
-        spec = BufferSpec(node.name, static_size(val.shape, node), static_size(val.stride(), node), val.dtype, val.device)
+        spec = BufferSpec(node.name, known_size(val.shape, node), known_size(val.stride(), node), val.dtype, val.device)
         self.inputs.append(spec)
-        if val.storage_offset():
-            self.builder.bases[node.name] = int(val.storage_offset())
+        if not same(val.storage_offset(), 0):
+            self.builder.bases[node.name] = val.storage_offset()
         self.values[node] = whole(spec)
 
     def attribute(self, node: fx.Node) -> None:
@@ -148,7 +178,7 @@ class _Lowering:
                 isinstance(view, TensorView)
                 and view.size
                 and 0 not in view.size
-                and any(n != 1 and s != t for n, s, t in zip(view.size, view.stride, val.stride(), strict=True))
+                and any(not same(n, 1) and s != t for n, s, t in zip(view.size, view.stride, val.stride(), strict=True))
             ):
                 self.builder.enter(value)
                 view = self.builder.copy(view, self.builder.like(val), "copy")
@@ -161,6 +191,11 @@ class _Lowering:
             source, position = node.args
             self.values[node] = self.values[source][position]  # type: ignore[index]
             return
+        if isinstance(val := node.meta.get("val"), (int, Size)) and target_name(node).startswith(SIZES_ONLY):
+            self.values[node] = val
+            return
+        if isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise Unsupported(f"{node.name} is {val}, a number that is not an integer", reason="dynamic shapes", where=own_location(stack_of(node)))
         if not isinstance(target, torch._ops.OpOverload):
             raise Unsupported(f"{node.name} calls {target_name(node)}, which is not an aten operator", reason="not aten", where=own_location(stack_of(node)))
         if target._schema.is_mutable or str(target) in HIDDEN_MUTATION:
@@ -213,7 +248,7 @@ def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:
     if not node.users and may_raise(node):
         raise Decline("check")
     val = node.meta["val"]
-    tensors = [v for v in (val if isinstance(val, (tuple, list)) else (val,)) if isinstance(v, Tensor)]
+    tensors = [v for v in (val if isinstance(val, (tuple, list)) else (val,)) if is_tensor(v)]
     views = [v for a in (*args, *kwargs.values()) for v in (a if isinstance(a, (tuple, list)) else (a,)) if isinstance(v, TensorView)]
     if any(t.dtype not in LOOP_DTYPES or t.layout != torch.strided for t in tensors) or any(v.dtype not in LOOP_DTYPES for v in views):
         raise Decline("dtype")
@@ -224,7 +259,7 @@ def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:
 def _agrees(result: Any, val: Any) -> bool:
     """Whether views have the sizes and dtypes of the fake values they stand for."""
     if isinstance(result, TensorView):
-        return isinstance(val, Tensor) and result.size == tuple(val.shape) and result.dtype == val.dtype
+        return is_tensor(val) and result.size == tuple(val.shape) and result.dtype == val.dtype
     return isinstance(val, (tuple, list)) and len(result) == len(val) and all(map(_agrees, result, val))
 
 
@@ -236,7 +271,7 @@ def pointwise(b: Builder, row: Pointwise, args: Sequence[Any], kwargs: dict[str,
     tensors = [v for v in operands if isinstance(v, TensorView)]
     if not tensors:
         raise Decline("where of numbers")
-    numbers = [v for v in operands if isinstance(v, (bool, int, float))]
+    numbers = [v for v in operands if isinstance(v, (bool, int, float, Size))]
     common = torch.bool if row.rule == "bool" else tensors[0].dtype if row.rule == "self" else result_type([*tensors, *numbers])
     common = floating(common) if row.rule == "float" else common
     compute = opmath(common)

@@ -6,7 +6,7 @@ Always holds: equal programs print equally; there are no addresses. Temporaries 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +14,10 @@ import torch.fx as fx
 from torch import Tensor
 
 from ..core.fx import SHORT, describe, format_arg
-from ..core.strides import contiguous_stride
 from .index import Index
 from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, SerialNode, TensorView
+from .sizes import Condition, same
+from .symbols import SizeSource, row_major
 
 
 def dtype_text(dtype: torch.dtype) -> str:
@@ -25,7 +26,7 @@ def dtype_text(dtype: torch.dtype) -> str:
 
 def spec_text(spec: BufferSpec | TensorView) -> str:
     """``f32[4, 8]``, with ``{strides}`` where it is not contiguous."""
-    plain = all(n == 1 or s == t for n, s, t in zip(spec.size, spec.stride, contiguous_stride(spec.size), strict=True))
+    plain = all(same(n, 1) or same(s, t) for n, s, t in zip(spec.size, spec.stride, row_major(spec.size), strict=True))
     strides = "" if plain else f"{{{', '.join(map(str, spec.stride))}}}"
     return f"{dtype_text(spec.dtype)}[{', '.join(map(str, spec.size))}]{strides}"
 
@@ -109,6 +110,15 @@ def node_text(node: Node, buffers: Mapping[str, BufferSpec]) -> str:
     if isinstance(node, SerialNode):
         return "\n".join([serial_head(node) + ":", *(f"  {text}" for text in serial_lines(node))])
     return "\n".join([loop_head(node) + ":", *(f"  {text}" for _, text in statements(node.body))])
+
+
+def size_lines(sizes: Sequence[SizeSource], conditions: Sequence[Condition], inputs: Sequence[BufferSpec], numbers: Mapping[int, int]) -> list[str]:
+    """Where each symbol comes from, and what must hold of them; nothing where all sizes are numbers."""
+    names = [s.name for s in inputs]
+    for position in sorted(numbers):
+        names.insert(position, f"number{position}")
+    lines = [f"{s.symbol.name} = {s.text(names[s.position])}  # {s.symbol.hint} at hand, at least {s.symbol.low}" for s in sizes]
+    return lines + [f"where {c.text}" for c in conditions]
 
 
 def program_text(

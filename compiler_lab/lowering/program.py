@@ -8,8 +8,8 @@ PyTorch's counterpart: ``torch/_inductor/graph.py`` (GraphLowering.buffers).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,8 @@ from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Mismatch
 from . import interpret, ops, printer, serial
 from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, SerialNode, TensorView
+from .sizes import Condition, hint
+from .symbols import SizeSource, at, numbers_of
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -29,6 +31,9 @@ class LoopProgram(Artifact):
 
     ``nodes`` stand in topological order; random externs keep the order of the graph they came from. ``outputs`` are views of
     buffers, or plain values where the graph returned one.
+
+    Where sizes are symbolic: ``sizes`` says where a call shows each symbol; ``numbers`` are the arguments that are no tensors, by their position
+    among all arguments; ``conditions`` are what was decided by the sizes at hand: the program is right where all hold, and ``run`` raises elsewhere.
     """
 
     stage: str
@@ -37,6 +42,25 @@ class LoopProgram(Artifact):
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     decisions: tuple[Decision, ...] = ()
+    numbers: Mapping[int, int] = field(default_factory=dict[int, int])
+    sizes: tuple[SizeSource, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    def at(self, numbers: Mapping[str, int]) -> LoopProgram:
+        """The program for these sizes: no symbols, and no arguments but tensors."""
+        inputs, nodes, outputs = at((self.inputs, self.nodes, self.outputs), numbers)
+        return replace(self, inputs=inputs, nodes=nodes, outputs=outputs, numbers={}, sizes=(), conditions=())
+
+    def hints(self) -> dict[str, int]:
+        """The sizes at hand when the program was made."""
+        return {s.symbol.name: s.symbol.hint for s in self.sizes}
+
+    def fixed(self, args: Sequence[Any]) -> tuple[LoopProgram, dict[str, int], list[Any]]:
+        """The program for the sizes of a call, these sizes, and the call's tensors. Raises Mismatch where the program was not made for them."""
+        if len(args) != len(self.inputs) + len(self.numbers):
+            raise Mismatch(f"{self.stage} takes {len(self.inputs) + len(self.numbers)} arguments, got {len(args)}")
+        values = numbers_of(self.sizes, self.conditions, args, self.stage)
+        return self.at(values), values, [a for i, a in enumerate(args) if i not in self.numbers]
 
     @cached_property
     def buffers(self) -> Mapping[str, BufferSpec]:
@@ -52,7 +76,8 @@ class LoopProgram(Artifact):
         return f"{self.stage}/{node.name}"
 
     def text(self) -> str:
-        return printer.program_text(self.inputs, self.constants, self.nodes, self.outputs, self.buffers)
+        text = printer.program_text(self.inputs, self.constants, self.nodes, self.outputs, self.buffers)
+        return "\n".join([*printer.size_lines(self.sizes, self.conditions, self.inputs, self.numbers), text])
 
     def items(self) -> tuple[Item, ...]:
         """Each node, and after a loop node each statement of its body, as ``.../buf3`` and ``.../buf3:2``."""
@@ -62,7 +87,7 @@ class LoopProgram(Artifact):
         facts: dict[str, Any] = {
             "inputs": sorted(reads(node)),
             "outputs": {s.name: printer.spec_text(s) for s in written(node)},
-            "bytes": sum(s.nbytes for s in written(node)),
+            "bytes": sum(hint(s.nbytes) for s in written(node)),
         }
         if isinstance(node, ExternNode):
             yield Item(self.id(node), "extern", printer.extern_text(node, self.buffers), node.parents, node.stack, {**facts, "origin": str(node.target)})
@@ -75,7 +100,7 @@ class LoopProgram(Artifact):
                 yield self._statement(node, number, statement, text)
             return
         kind = "reduction" if node.is_reduction else "pointwise"
-        ranges = {"outer": {v.name: v.size for v in node.outer}, "inner": {v.name: v.size for v in node.inner}}
+        ranges = {"outer": {v.name: hint(v.size) for v in node.outer}, "inner": {v.name: hint(v.size) for v in node.inner}}
         yield Item(self.id(node), kind, printer.loop_head(node), node.parents, node.stack, {**facts, **ranges, "origin": node.origin})
         for number, (statement, text) in enumerate(printer.statements(node.body)):
             yield self._statement(node, number, statement, text)
@@ -85,6 +110,8 @@ class LoopProgram(Artifact):
         return Item(f"{self.id(node)}:{number}", printer.op_name(statement), text, meta["parents"], meta["stack"], {"node": self.id(node)})
 
     def check(self) -> None:
+        if self.sizes or self.numbers:
+            return self.at(self.hints()).check()
         defined = {s.name: s for s in self.inputs} | {n: self.buffers[n] for n in self.constants}
         if len(defined) != len(self.inputs) + len(self.constants):
             raise InvalidIR(f"{self.stage}: two inputs or constants have one name")
@@ -106,6 +133,9 @@ class LoopProgram(Artifact):
 
     def run(self, *args: Any) -> tuple[Any, ...]:
         """The outputs, computed node by node with torch. Inputs must have the sizes, strides and dtypes of ``inputs``."""
+        if self.sizes or self.numbers:
+            program, _, tensors = self.fixed(args)
+            return program.run(*tensors)
         if len(args) != len(self.inputs):
             raise Mismatch(f"{self.stage} takes {len(self.inputs)} inputs, got {len(args)}")
         env: dict[str, Tensor] = dict(self.constants)

@@ -23,6 +23,7 @@ from .builder import Builder, Decline, broadcast
 from .index import Index
 from .ir import TensorView
 from .rows_view import bounds, narrow, wrap
+from .sizes import Size, common_block
 from .types import opmath
 
 Segment = tuple[int, TensorView | Number]  # length along the dimension; what stands there
@@ -33,7 +34,7 @@ def segments(b: Builder, dim: int, parts: Sequence[Segment]) -> TensorView:
     parts = [p for p in parts if p[0]]
     spec = b.like(b.val)
     ends = [sum(n for n, _ in parts[: i + 1]) for i in range(len(parts))]
-    block = math.gcd(*(n for n, _ in parts))
+    block = common_block(*(n for n, _ in parts))
 
     def build(body: Body, point: tuple[Index, ...]) -> Value:
         def one(number: int) -> Value:
@@ -276,7 +277,7 @@ def arange(b: Builder, start: Number, end: Number | None = None, step: Number = 
     """``start + i * step``, in float64 for floating results (aten too counts in double)."""
     first = 0 if end is None else start
     spec = b.like(b.val)
-    if not spec.dtype.is_floating_point and not all(isinstance(v, int) for v in (first, step)):
+    if not spec.dtype.is_floating_point and not all(isinstance(v, (int, Size)) for v in (first, step)):
         raise Decline("fractional range")
     compute = torch.float64 if spec.dtype.is_floating_point else torch.int64
     return b.loop(spec, lambda body, point: body.index_value(point[0], torch.int64).to(compute) * step + first)

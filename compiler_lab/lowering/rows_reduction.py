@@ -158,7 +158,7 @@ def variance(root: bool, with_mean: bool) -> Callable[..., Any]:
     """The row of var, std, var_mean or std_mean; ``correction`` is taken off the count (1 where it is None)."""
 
     def row(b: Builder, self: TensorView, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Any:
-        dims, off = reduced(self, dim), 1 if correction is None else correction
+        dims, off = reduced(self, dim), 1 if correction is None else int(correction) if int(correction) == correction else correction
         if not self.dtype.is_floating_point:
             raise Decline("dtype")
         if with_mean and self.dtype == torch.float64:

@@ -15,6 +15,7 @@ import torch
 
 from .builder import Builder, Decline, broadcast, whole
 from .ir import TensorView
+from .sizes import at_most, is_number
 
 
 def wrap(dim: int, dims: int) -> int:
@@ -113,8 +114,17 @@ def narrow(self: TensorView, dim: int, start: int, length: int, step: int = 1) -
 
 def bounds(n: int, start: int | None, end: int | None, step: int) -> tuple[int, int]:
     """(start, length) of the slice ``start:end:step`` of a dimension of ``n``."""
-    first, last, _ = slice(start, end, step).indices(n)
+    if is_number(n, start or 0, end or 0):
+        first, last, _ = slice(start, end, step).indices(n)
+    else:
+        first, last = clamped(start or 0, n), n if end is None else clamped(end, n)
     return first, max(0, -(-(last - first) // step))
+
+
+def clamped(i: int, n: int) -> int:
+    """A border of a slice as a number in [0, n]; a negative one counts from the end."""
+    i = i + n if i < 0 else i
+    return n if at_most(n, i) else max(0, min(i, n))
 
 
 def slice_tensor(b: Builder, self: TensorView, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> TensorView:
@@ -131,7 +141,7 @@ def select(b: Builder, self: TensorView, dim: int, index: int) -> TensorView:
 def split(b: Builder, self: TensorView, split_size: int, dim: int = 0) -> tuple[TensorView, ...]:
     d = wrap(dim, len(self.size))
     n = self.size[d]
-    starts = range(0, n, split_size) if split_size and n else [0]
+    starts = [i * split_size for i in range(len(b.val))]
     return tuple(narrow(self, d, s, min(split_size, n - s)) for s in starts)
 
 

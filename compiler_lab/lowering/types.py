@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import torch
 
 from .ir import TensorView
+from .sizes import Size
 
 LOOP_DTYPES = frozenset(
     {
@@ -30,7 +31,7 @@ def category(dtype: torch.dtype) -> int:
 
 
 def number_dtype(value: int | float | bool) -> torch.dtype:
-    return torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, int) else torch.get_default_dtype()
+    return torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, (int, Size)) else torch.get_default_dtype()
 
 
 def result_type(operands: Iterable[TensorView | int | float | bool]) -> torch.dtype:
