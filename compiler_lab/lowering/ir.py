@@ -30,6 +30,7 @@ import torch.fx as fx
 
 from ..core.provenance import Stack
 from .index import Index, Var
+from .sizes import hint, same
 
 ReduceKind = Literal["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"]
 ScanKind = Literal["sum", "prod", "logsumexp", "max", "min", "argmax", "argmin"]
@@ -38,7 +39,9 @@ ScatterMode = Literal["set", "sum", "prod", "max", "min"]
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """Named memory. ``size`` and ``stride`` in elements; dense (no gaps, no overlap) unless it is a graph input."""
+    """Named memory. ``size`` and ``stride`` in elements; dense (no gaps, no overlap) unless it is a graph input.
+
+    Here and below, an ``int`` that counts elements or bytes may be a ``Size`` (``sizes.py``)."""
 
     name: str
     size: tuple[int, ...]
@@ -53,9 +56,14 @@ class BufferSpec:
     @property
     def nbytes(self) -> int:
         """Bytes from the first to past the last element."""
-        if self.numel == 0:
+        if same(self.numel, 0):
             return 0
         return (1 + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))) * self.dtype.itemsize
+
+    @property
+    def cost(self) -> int:
+        """``nbytes`` at the sizes at hand: what decisions weigh."""
+        return hint(self.nbytes)
 
 
 @dataclass(frozen=True)

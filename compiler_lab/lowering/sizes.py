@@ -122,7 +122,11 @@ class Size:
     # fmt: on
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, (int, float, Size)) and _compare(self, other, "=="))
+        if self is other or (isinstance(other, Size) and self._hash == other._hash and self.terms == other.terms):
+            return True
+        if (log := _log.get()) is None or log.exact:
+            return False
+        return isinstance(other, (int, float, Size)) and _compare(self, other, "==")
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -8,7 +8,7 @@ PyTorch's counterpart: ``torch/_inductor/scheduler.py`` (Scheduler.nodes) and ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from ..lowering import interpret, ops, printer, serial
 from ..lowering.index import Index, Var
 from ..lowering.ir import BufferSpec, ExternNode, LoopNode, SerialNode, TensorView
 from ..lowering.program import LoopProgram, fits
+from ..lowering.sizes import Condition, hint
+from ..lowering.symbols import at, symbols_in
 from .ir import ExternGroup, Group, LoopGroup, Slot
 from .order import group_reads, group_writes, lifetimes
 from .respace import chain, numel
@@ -32,7 +34,7 @@ from .verify import check_group
 class MemoryPlan(Artifact):
     """Where intermediates live. All figures in bytes, over one run:
 
-    arena_bytes  size of the arena;  bound_bytes: most bytes of slots alive at once, below which no arena can be
+    arena_bytes  size of the arena, exact where sizes are symbolic, the others at the sizes at hand;  bound_bytes: most bytes of slots alive at once, below which no arena can be
     peak_bytes   arena and results that aten calls allocate for themselves;  eager_bytes: what the same program needs op by op, unfused
     """
 
@@ -47,7 +49,7 @@ class MemoryPlan(Artifact):
 
     def text(self) -> str:
         head = f"memory: arena {self.arena_bytes} bytes, bound {self.bound_bytes}, peak {self.peak_bytes}, op by op {self.eager_bytes}"
-        rows = (f"  {s.buffer.name}: {printer.spec_text(s.buffer)} at [{s.offset}, {s.offset + s.nbytes}) groups {s.first}..{s.last}" for s in self.slots)
+        rows = (f"  {s.buffer.name}: {printer.spec_text(s.buffer)} at {_bytes(s)} groups {s.first}..{s.last}" for s in self.slots)
         return "\n".join([head, *rows])
 
     def items(self) -> tuple[Item, ...]:
@@ -56,14 +58,24 @@ class MemoryPlan(Artifact):
             Item(
                 f"{self.stage}/{s.buffer.name}",
                 "slot",
-                f"{s.buffer.name}: [{s.offset}, {s.offset + s.nbytes})",
+                f"{s.buffer.name}: {_bytes(s)}",
                 (f"{group}/{self.groups[s.first].name}/{s.buffer.name}",),
-                facts={"offset": s.offset, "bytes": s.nbytes, "first": s.first, "last": s.last},
+                facts={"offset": hint(s.offset), "bytes": hint(s.nbytes), "first": s.first, "last": s.last},
             )
             for s in self.slots
         )
 
+    def at(self, numbers: Mapping[str, int]) -> MemoryPlan:
+        """The plan for these sizes."""
+        slots, arena, groups = at((self.slots, self.arena_bytes, self.groups), numbers)
+        return replace(self, slots=slots, arena_bytes=arena, groups=groups)
+
     def check(self) -> None:
+        """Raises where two slots overlap or one is too small; where sizes are symbolic, at the sizes at hand, at the least ones, and at larger ones."""
+        if symbols := symbols_in(self.slots, self.groups):
+            for choose in (lambda s: s.hint, lambda s: s.low, lambda s: min(7 * s.hint + 5, s.high)):
+                self.at({s.name: choose(s) for s in symbols}).check()
+            return
         spans = lifetimes(self.groups)
         for i, a in enumerate(self.slots):
             where = f"{self.stage}/{a.buffer.name}"
@@ -89,9 +101,16 @@ class Schedule(Artifact):
     groups: tuple[Group, ...]
     plan: MemoryPlan = field(repr=False)
     decisions: tuple[Decision, ...] = ()
+    conditions: tuple[Condition, ...] = ()  # the program's, and those under which the groups are right
+
+    def at(self, numbers: Mapping[str, int]) -> Schedule:
+        """The schedule for these sizes."""
+        return replace(self, program=self.program.at(numbers), groups=at(self.groups, numbers), plan=self.plan.at(numbers), conditions=())
 
     def text(self) -> str:
-        return "\n".join([*(line for group in self.groups for line in group_lines(group, self.program)), self.plan.text()])
+        p = self.program
+        head = printer.size_lines(p.sizes, self.conditions, p.inputs, p.numbers)
+        return "\n".join([*head, *(line for group in self.groups for line in group_lines(group, p)), self.plan.text()])
 
     def items(self) -> tuple[Item, ...]:
         return tuple(item for group in self.groups for item in self._group_items(group))
@@ -115,6 +134,9 @@ class Schedule(Artifact):
             yield Item(f"{where}/{n.name}", kind, head, (self.program.id(n),), n.stack, {"phases": phases, "origin": n.origin})
 
     def check(self) -> None:
+        if self.program.sizes:
+            self.plan.check()
+            return self.at(self.program.hints()).check()
         program = self.program
         known = {s.name for s in program.inputs} | set(program.constants)
         for group in self.groups:
@@ -135,6 +157,9 @@ class Schedule(Artifact):
     def run(self, *args: Any) -> tuple[Any, ...]:
         """The outputs, group by group and phase by phase over the re-expressed bodies; between phases only what is kept survives."""
         program = self.program
+        if program.sizes or program.numbers:
+            _, numbers, tensors = replace(program, conditions=self.conditions).fixed(args)
+            return self.at(numbers).run(*tensors)
         if len(args) != len(program.inputs) or not all(fits(s, a) for s, a in zip(program.inputs, args, strict=True)):
             raise Mismatch(f"{self.stage}: the inputs are not {', '.join(printer.spec_text(s) for s in program.inputs)}")
         env: dict[str, Tensor] = {**program.constants, **{s.name: a for s, a in zip(program.inputs, args, strict=True)}}
@@ -187,6 +212,10 @@ def evaluate_at(node: LoopNode, env: dict[str, Tensor]) -> Tensor:
 def _grid(var: Var, variables: tuple[Var, ...]) -> Tensor:
     dim = variables.index(var)
     return torch.arange(var.size).reshape([-1 if d == dim else 1 for d in range(len(variables))])
+
+
+def _bytes(slot: Slot) -> str:
+    return f"[{slot.offset}, {slot.offset + slot.nbytes})"
 
 
 def group_head(group: LoopGroup) -> str:

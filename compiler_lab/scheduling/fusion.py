@@ -19,6 +19,7 @@ from ..core.options import Options
 from ..lowering.index import Index
 from ..lowering.ir import ExternNode, LoopNode, Node, SerialNode, TensorView
 from ..lowering.program import LoopProgram, reads, written
+from ..lowering.sizes import Conditions, hint, recorded_by
 from .artifact import Schedule
 from .ir import ExternGroup, Group, LoopGroup
 from .memory import plan_groups
@@ -44,12 +45,17 @@ class Pair:
 
 
 def schedule(program: LoopProgram, options: Options = Options()) -> Schedule:  # noqa: B008
-    """Groups, their order and the memory plan. Raises nothing of its own: what cannot be fused runs alone."""
-    nodes, dropped = live_nodes(program)
-    fuser = Fuser(program, nodes, options)
-    fuser.fuse()
-    drafts, again = recompute(tuple(fuser.drafts()), fuser.readers, fuser.outputs, program, options)
-    return _assemble(program, nodes, drafts, (*dropped, *fuser.decisions(), *again))
+    """Groups, their order and the memory plan. Raises nothing of its own: what cannot be fused runs alone.
+
+    Symbolic sizes are equal where they are known to be; costs are weighed at the sizes at hand, which only the speed depends on."""
+    log = Conditions(program.conditions, exact=True) if program.sizes else None
+    with recorded_by(log):
+        nodes, dropped = live_nodes(program)
+        fuser = Fuser(program, nodes, options)
+        fuser.fuse()
+        drafts, again = recompute(tuple(fuser.drafts()), fuser.readers, fuser.outputs, program, options)
+        made = _assemble(program, nodes, drafts, (*dropped, *fuser.decisions(), *again))
+    return replace(made, conditions=(*program.conditions, *log.recorded)) if log else made
 
 
 def live_nodes(program: LoopProgram) -> tuple[tuple[tuple[int, Node], ...], tuple[Decision, ...]]:
@@ -59,7 +65,7 @@ def live_nodes(program: LoopProgram) -> tuple[tuple[tuple[int, Node], ...], tupl
     dropped: list[Decision] = []
     for position, node in reversed(list(enumerate(program.nodes))):
         if not isinstance(node, ExternNode) and node.name not in wanted:
-            dropped.append(Decision("drop", (program.id(node),), "dropped", "no reader", {"bytes": node.output.nbytes}))
+            dropped.append(Decision("drop", (program.id(node),), "dropped", "no reader", {"bytes": node.output.cost}))
             continue
         wanted |= reads(node)
         kept.append((position, node))
@@ -167,11 +173,11 @@ class Fuser:
     def _saved(self, a: str, b: str) -> int:
         """Bytes not moved if both are one kernel: what both read, once; what the one makes and the other reads, and its store if nobody else reads it."""
         if a not in self.loops or b not in self.loops:
-            return self.program.buffers[a].nbytes
+            return self.program.buffers[a].cost
         ours, theirs = self.inputs[self.position[a]], self.inputs[self.position[b]]
-        saved = sum(self.program.buffers[x].nbytes for x in ours & theirs)
+        saved = sum(self.program.buffers[x].cost for x in ours & theirs)
         if a in theirs:
-            saved += self.program.buffers[a].nbytes * (2 if self.single_reader[a] else 1)
+            saved += self.program.buffers[a].cost * (2 if self.single_reader[a] else 1)
         return saved
 
     def consider(self, pair: Pair) -> tuple[str, bool]:
@@ -203,12 +209,12 @@ class Fuser:
     def worth(self, pair: Pair, a: Draft, b: Draft, joined: Draft) -> str:
         """Why the merge pays, or why it does not."""
         made = {m.name for m in a.members}
-        rows = "same rows" if a.reduces != b.reduces and min(a.space.numel, b.space.numel) != max(a.space.numel, b.space.numel) else "same space"
+        rows = "same rows" if a.reduces != b.reduces and a.space.numel != b.space.numel else "same space"
         if any(buffer in made for m in b.members for buffer, _ in m.reads) or any(buffer in b.by_name for m in a.members for buffer, _ in m.reads):
             return rows
-        stored = sum(m.node.output.nbytes for d in (a, b) for m in d.members)
+        stored = sum(m.node.output.cost for d in (a, b) for m in d.members)
         shared = self._shared(a, b, joined)
-        if shared * 8 < joined.space.numel:
+        if shared * 8 < hint(joined.space.numel):
             return "small kernels" if stored <= SMALL_BYTES else "no shared data"
         far = abs(a.members[-1].position - b.members[0].position) > FAR
         return "memory would rise" if far and stored > shared else rows
@@ -216,7 +222,7 @@ class Fuser:
     def _shared(self, a: Draft, b: Draft, joined: Draft) -> int:
         """Bytes of buffers that members of both read at one and the same index."""
         sides: list[set[tuple[str, Index]]] = [{(x, i) for m in joined.members if m.name in d.by_name for x, i in m.reads} for d in (a, b)]
-        return sum(self.program.buffers[x].nbytes for x in {x for x, _ in sides[0] & sides[1]})
+        return sum(self.program.buffers[x].cost for x in {x for x, _ in sides[0] & sides[1]})
 
     def join(self, i: int, j: int, draft: Draft) -> None:
         keep, gone = min(i, j), max(i, j)

@@ -94,7 +94,9 @@ Group = LoopGroup | ExternGroup
 
 @dataclass(frozen=True)
 class Slot:
-    """Where an intermediate buffer lives: bytes [offset, offset + nbytes) of the arena, from group ``first`` to group ``last``."""
+    """Where an intermediate buffer lives: bytes [offset, offset + nbytes) of the arena, from group ``first`` to group ``last``.
+
+    Where sizes are symbolic so are ``offset`` and ``nbytes``: they are computed once for each call."""
 
     buffer: BufferSpec
     offset: int

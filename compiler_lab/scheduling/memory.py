@@ -5,17 +5,20 @@ Always holds: offsets are multiples of 64; buffers alive at the same time do not
 placed: no inputs, outputs, results of aten calls that allocate for themselves, nor anything such a call's result may alias.
 Method: largest first, each into the smallest gap that those already placed leave free while it lives, else after them: this comes close to
 the bound where placing in order of the groups leaves holes.
+Where sizes are symbolic the arena is a row of blocks, each as large as the first buffer in it; a buffer joins the smallest block that is free while
+it lives and that is known to be large enough in every call. Offsets are then sums of blocks.
 PyTorch's counterpart: ``torch/_inductor/codegen/memory_planning.py`` and ``wrapper.py`` (reuse). Left out: writing in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.artifact import Decision
 from ..lowering.ir import BufferSpec, TensorView
 from ..lowering.program import LoopProgram, reads, written
+from ..lowering.sizes import at_most, hint, is_number
 from .artifact import MemoryPlan, Schedule
 from .ir import OUT_VARIANTS, ExternGroup, Group, Slot
 from .order import group_writes, lifetimes, peak
@@ -37,24 +40,21 @@ def plan_groups(stage: str, program: LoopProgram, groups: tuple[Group, ...]) -> 
     spans = lifetimes(groups)
     excluded = dict(_excluded(program, groups))
     wanted = [(spec, i) for i, group in enumerate(groups) for spec in group_writes(group)]
-    slots: list[Slot] = []
-    for spec, _ in sorted((w for w in wanted if w[0].name not in excluded), key=lambda w: (-w[0].nbytes, w[1])):
-        first, last = spans[spec.name]
-        slots.append(Slot(spec, _gap(slots, first, last, aligned(spec.nbytes)), aligned(spec.nbytes), first, last))
-    slots.sort(key=lambda s: (s.first, s.offset))
+    placed = [spec for spec, _ in sorted((w for w in wanted if w[0].name not in excluded), key=lambda w: (-w[0].cost, w[1]))]
+    slots, arena = (_gaps if is_number(*(s.nbytes for s in placed)) else _blocks)(placed, spans)
+    slots.sort(key=lambda s: (s.first, hint(s.offset)))
     by_name = {s.buffer.name: s for s in slots}
-    arena = max((s.offset + s.nbytes for s in slots), default=0)
     decisions: list[Decision] = []
     for spec, i in wanted:
         outcome, reason, facts = _reuse(by_name.get(spec.name), slots, excluded.get(spec.name, ""))
-        decisions.append(Decision("reuse", (f"{stage}/{groups[i].name}/{spec.name}",), outcome, reason, {"bytes": spec.nbytes, **facts}))
-    own = {s.name: s.nbytes for g in groups for s in group_writes(g) if excluded.get(s.name) in ("allocates itself", "aliased")}
+        decisions.append(Decision("reuse", (f"{stage}/{groups[i].name}/{spec.name}",), outcome, reason, {"bytes": spec.cost, **facts}))
+    own = {s.name: s.cost for g in groups for s in group_writes(g) if excluded.get(s.name) in ("allocates itself", "aliased")}
     return MemoryPlan(
         stage=f"{stage}.memory",
         slots=tuple(slots),
         arena_bytes=arena,
-        peak_bytes=arena + peak(groups, own),
-        bound_bytes=peak(groups, {s.buffer.name: s.nbytes for s in slots}),
+        peak_bytes=hint(arena) + peak(groups, own),
+        bound_bytes=peak(groups, {s.buffer.name: hint(aligned(s.buffer.nbytes)) for s in slots}),
         eager_bytes=eager_peak(program),
         groups=groups,
         decisions=tuple(decisions),
@@ -72,6 +72,34 @@ def _excluded(program: LoopProgram, groups: tuple[Group, ...]) -> Iterator[tuple
     yield from ((o.buffer, "output") for o in program.outputs if isinstance(o, TensorView))
 
 
+def _gaps(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
+    """(slots, bytes of the arena): each buffer in the smallest gap that is there while it lives."""
+    slots: list[Slot] = []
+    for spec in specs:
+        first, last = spans[spec.name]
+        slots.append(Slot(spec, _gap(slots, first, last, aligned(spec.nbytes)), aligned(spec.nbytes), first, last))
+    return slots, max((s.offset + s.nbytes for s in slots), default=0)
+
+
+def _blocks(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
+    """As ``_gaps``, for sizes that are known only in relation to each other."""
+    blocks: list[list[BufferSpec]] = []
+    for spec in specs:
+        first, last = spans[spec.name]
+        free = [b for b in blocks if at_most(spec.nbytes, b[0].nbytes) and all(last < spans[o.name][0] or spans[o.name][1] < first for o in b)]
+        if free:
+            min(free, key=lambda b: b[0].cost).append(spec)
+        else:
+            blocks.append([spec])
+    slots: list[Slot] = []
+    end = 0
+    for block in blocks:
+        size = aligned(block[0].nbytes)
+        slots += [Slot(spec, end, size, *spans[spec.name]) for spec in block]
+        end = end + size
+    return slots, end
+
+
 def _gap(placed: list[Slot], first: int, last: int, nbytes: int) -> int:
     """The offset of the smallest gap of ``nbytes`` among the slots that live at some time in [first, last]; past them where there is none."""
     end, best = 0, (0, -1)
@@ -87,9 +115,14 @@ def _reuse(slot: Slot | None, slots: list[Slot], excluded: str) -> tuple[str, st
     """(outcome, reason, facts): whether a buffer lies in bytes that another had before it."""
     if slot is None:
         return "refused", excluded, {}
-    before = [s.buffer.name for s in slots if s.last < slot.first and s.offset < slot.offset + slot.nbytes and slot.offset < s.offset + s.nbytes]
-    facts = {"offset": slot.offset, "first": slot.first, "last": slot.last, "after": before}
+    before = [s.buffer.name for s in slots if s.last < slot.first and _overlap(s, slot)]
+    facts = {"offset": hint(slot.offset), "first": slot.first, "last": slot.last, "after": before}
     return ("accepted", "bytes of the dead", facts) if before else ("refused", "first in its bytes", facts)
+
+
+def _overlap(a: Slot, b: Slot) -> bool:
+    """Have they bytes in common, at the sizes at hand? Blocks are the same or apart at all sizes."""
+    return hint(a.offset) < hint(b.offset + b.nbytes) and hint(b.offset) < hint(a.offset + a.nbytes)
 
 
 def eager_peak(program: LoopProgram) -> int:
@@ -102,6 +135,6 @@ def eager_peak(program: LoopProgram) -> int:
     most = 0
     for i, node in enumerate(program.nodes):
         alive.update((s.name, s) for s in written(node) if s.name not in outputs)
-        most = max(most, sum(s.nbytes for s in alive.values()))
+        most = max(most, sum(s.cost for s in alive.values()))
         alive = {name: s for name, s in alive.items() if last.get(name, i) > i}
     return most

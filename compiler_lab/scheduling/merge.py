@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..lowering.index import Index, Var
+from ..lowering.sizes import hint
 from .respace import Level, Member, Space, chain, is_indirect, moved, numel, renamed, solve, tidy
 
 FEW_ROWS, LONG_ROW = 8, 16384
@@ -85,7 +86,7 @@ def _size_reason(a: Draft, b: Draft) -> str:
         return "different size"
     if early.reduces:
         return "reduction boundary"
-    return "broadcast" if late.space.numel > early.space.numel else "different size"
+    return "broadcast" if hint(late.space.numel) > hint(early.space.numel) else "different size"
 
 
 def _onto(base: Draft, other: Draft, single_reader: Mapping[str, bool]) -> Draft | str:
@@ -255,7 +256,7 @@ def sweeps_too_much(draft: Draft) -> bool:
     at = earliest(draft.members, draft.space)
     if not any(at[m.name] for m in draft.members if m.level == "full"):
         return False
-    rows, row = numel(draft.space.outer), numel(draft.space.inner)
+    rows, row = hint(numel(draft.space.outer)), hint(numel(draft.space.inner))
     if rows < FEW_ROWS and row > LONG_ROW:
         return True
     return walks_columns(draft) and rows * row > SMALL_COLUMNS

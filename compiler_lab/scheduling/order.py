@@ -79,7 +79,7 @@ def peak(groups: Sequence[Group], sizes: dict[str, int]) -> int:
 def order(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
     """Topological by first position, or greedily by bytes, whichever peaks lower; program order where they are equal."""
     outputs = {o.buffer for o in program.outputs if isinstance(o, TensorView)}
-    sizes = {spec.name: spec.nbytes for g in groups for spec in group_writes(g) if spec.name not in outputs}
+    sizes = {spec.name: spec.cost for g in groups for spec in group_writes(g) if spec.name not in outputs}
     needs = _needs(groups)
     plain = [groups[i] for i in _by_position(needs)]
     thrifty = [groups[i] for i in _by_bytes(groups, needs, sizes)]

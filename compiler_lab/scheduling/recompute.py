@@ -16,6 +16,7 @@ from ..core.artifact import Decision
 from ..core.options import Options
 from ..lowering.index import Index
 from ..lowering.program import LoopProgram, written
+from ..lowering.sizes import hint
 from .merge import Draft, where_read
 from .repeat import Chain, inline, place
 from .respace import Member, numel
@@ -73,27 +74,27 @@ class Recompute:
             return "expensive", {}
         size, homes = self.program.buffers, self.homes(draft, member)
         repeated: dict[int, Draft] = {}
-        extra = sum(size[b].nbytes for b in chain.inputs if b in draft.by_name and not self._stored(draft, draft.by_name[b]))
+        extra = sum(size[b].cost for b in chain.inputs if b in draft.by_name and not self._stored(draft, draft.by_name[b]))
         for slot in homes:
             target = self.drafts[slot]
             result = place(chain, draft, target) if slot != draft.slot else "loop order"
             if not isinstance(result, str):
-                extra += sum(size[b].nbytes for b in chain.inputs if b not in target.accesses)
+                extra += sum(size[b].cost for b in chain.inputs if b not in target.accesses)
             else:
                 result = inline(chain, draft, target, lambda m, i, slot=slot: self._elsewhere(draft, member, slot, m, i))
-                points = sum(numel(target.space.outer if m.level == "outer" else target.space.variables) for m, _ in _loads(target, member.name))
-                extra += sum(min(size[b].nbytes, points * size[b].dtype.itemsize) for b in chain.inputs)
+                points = sum(hint(numel(target.space.outer if m.level == "outer" else target.space.variables)) for m, _ in _loads(target, member.name))
+                extra += sum(min(size[b].cost, points * size[b].dtype.itemsize) for b in chain.inputs)
             if isinstance(result, str):
                 return result, {}
             if len(result.members) > self.options.max_fused_nodes:
                 return "too large", {}
             repeated[slot] = result
-        saved = member.node.output.nbytes * (1 + len(homes))
+        saved = member.node.output.cost * (1 + len(homes))
         facts = {"bytes_saved": saved, "bytes_read": extra, "readers": len(homes)}
         if extra > saved:
             return "more traffic", facts
-        held = sum(size[b].nbytes for b in chain.inputs if not self._lives_on(b, homes))
-        if held > member.node.output.nbytes * 1.25:
+        held = sum(size[b].cost for b in chain.inputs if not self._lives_on(b, homes))
+        if held > member.node.output.cost * 1.25:
             return "memory would rise", facts
         self.drafts.update(repeated)
         self._clear(draft, member)

@@ -4,7 +4,8 @@ In: loop nodes with bodies over variables of their own. Out: ``Member``s, the sa
 and at the end new bodies (``rewrite``); the nodes that came in are left alone.
 Always holds: each point of the group's space (or of its outer part) stands for one point of the member's own; where the member is ``stored``
 this is one to one, so it writes each element of its buffer once.
-PyTorch's counterpart: ``torch/_inductor/sizevars.py`` (simplify_loops) and ``loop_body.py``. Left out: symbolic sizes, negative strides.
+Of symbolic sizes only what is known counts; an order of loops goes by the sizes at hand.
+PyTorch's counterpart: ``torch/_inductor/sizevars.py`` (simplify_loops) and ``loop_body.py``. Left out: negative strides.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch.fx as fx
 from ..lowering import ops
 from ..lowering.index import Div, Index, Mod, Var
 from ..lowering.ir import LoopNode
+from ..lowering.sizes import at_most, hint
 
 Level = Literal["full", "outer"]
 
@@ -147,11 +149,11 @@ def chain(index: Index, variables: Iterable[Var]) -> list[tuple[Var, int]] | Non
     digit by digit. None where the index is not of that form."""
     wanted = [v for v in variables if v.size != 1]
     coefficients = dict(index.terms)
-    if len(coefficients) != len(wanted) or any(v not in coefficients or coefficients[v] <= 0 for v in wanted):
+    if len(coefficients) != len(wanted) or any(v not in coefficients or not at_most(1, coefficients[v]) for v in wanted):
         return None
-    digits = sorted(((v, coefficients[v]) for v in wanted), key=lambda t: t[1])
+    digits = sorted(((v, coefficients[v]) for v in wanted), key=lambda t: hint(t[1]))
     for (v, s), (_, following) in itertools.pairwise(digits):
-        if following % s or v.size * s > following:
+        if following % s or not at_most(v.size * s, following):
             return None
     return digits
 
@@ -170,7 +172,7 @@ def solve(index: Index, variables: Sequence[Var], value: Index) -> dict[Var, Ind
         if k + 1 < len(digits):
             digit = digit % (digits[k + 1][1] // stride)
         low, high = digit.range()
-        if low < 0 or high >= v.size:
+        if not at_most(0, low) or not at_most(high + 1, v.size):
             return None
         solution[v] = digit
     return solution
@@ -217,7 +219,7 @@ def _cut(index: Index) -> tuple[Var, int] | None:
             inside = atom.index
             if len(inside.terms) == 1 and inside.const == 0 and inside.terms[0][1] == 1:
                 (only, _) = inside.terms[0]
-                if isinstance(only, Var) and only.size % atom.by == 0 and 1 < atom.by < only.size:
+                if isinstance(only, Var) and only.size % atom.by == 0 and at_most(2, atom.by) and at_most(atom.by + 1, only.size):
                     return only, atom.by
             if found := _cut(inside):
                 return found
@@ -230,7 +232,7 @@ def _sorted(variables: list[Var], references: Iterable[Index]) -> list[Var]:
     for index in references:
         strides = {v: index.coefficient(v) for v in variables}
         if all(strides.values()):
-            return sorted(variables, key=lambda v: -(strides[v] or 0))
+            return sorted(variables, key=lambda v: -hint(strides[v] or 0))
     return variables
 
 
