@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR
+from ..lowering.sizes import Condition
 from ..scheduling.artifact import Schedule
 from .ir import Kernel, Line
 
@@ -23,6 +24,7 @@ REASONS: dict[str, str] = {
     "few_rows": "threads share the sweeps: there are too few outer iterations to go round",
     "one_dimension": "threads share the only loop",
     "in_order": "the steps run one after another, and there is nothing beside them to share",
+    "rows_vary": "threads share the outer loops, whose size varies; each call asks whether that pays",
     "one_iteration": "there is one iteration of the outer loops, and its sweeps are short",
     "conditions_on_place": "a comparison of the place with a constant, or a division of it, has one outcome in each piece",
 }
@@ -41,6 +43,7 @@ class Kernels(Artifact):
     wrapper: str
     wrapper_lines: tuple[Line, ...]
     decisions: tuple[Decision, ...] = ()
+    conditions: tuple[Condition, ...] = ()  # of the sizes of a call: the schedule's, and those the code needs besides
 
     def text(self) -> str:
         return f"{self.source}\n# ---- wrapper ----\n{self.wrapper}"

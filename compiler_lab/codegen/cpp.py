@@ -1,7 +1,8 @@
 """``generate``: a schedule becomes one C++ translation unit and the Python that calls it.
 
 In: a ``Schedule``. Out: ``Kernels``. Each ``LoopGroup`` is one function ``int k0(void* const* args)``: pointers once, then loops after the
-group's shape; it returns 0 or an error code of ``ir.ERRORS``. Extern groups are calls in the wrapper.
+group's shape; it returns 0 or an error code of ``ir.ERRORS``. Extern groups are calls in the wrapper. Where sizes are symbolic, those the kernel
+needs follow the pointers, each as a number, loops run to them, and whether threads are worth starting is asked in each call.
 Always holds: no torch header; every statement on a line of its own, with the nodes it comes from; no wild read whatever an index holds.
 PyTorch's counterpart: ``CppScheduling`` and ``KernelGroup`` in ``torch/_inductor/codegen/cpp.py``. Left out: devices other than CPU,
 vector code for loops whose last variable is short.
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..core.artifact import Decision
 from ..core.errors import Unsupported
 from ..lowering import ops
 from ..lowering.index import Index, Var
 from ..lowering.ir import BufferSpec
+from ..lowering.sizes import Conditions, hint, is_number, recorded_by
+from ..lowering.symbols import symbols_in
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import LoopGroup
 from . import cpp_serial, cpp_tiles
@@ -48,6 +52,11 @@ template <class T> struct Scratch {  // memory of one call
   ~Scratch() { free(data); }
 };"""
 
+DIVISION = {
+    "floordiv": "static inline int64_t floordiv(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0",
+    "mod": "static inline int64_t mod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }  // b > 0",
+}
+
 RESERVED = re.compile(r"[a-z]\d*|[a-z]+\d+_at|(lanes|total|parts|best)\d+|at|lane|base|end|strip|count|args")
 
 
@@ -61,22 +70,25 @@ def generate(schedule: Schedule) -> Kernels:
             raise Unsupported(f"{spec.name} is on {spec.device}", reason="codegen.device", why="kernels are C++ for the CPU")
     names = identifiers(buffers)
     body, decisions, spans = Emitter(), list[Decision](), list[tuple[LoopGroup, tuple[str, ...], int, int]]()
-    for group in schedule.groups:
-        if isinstance(group, LoopGroup):
-            first = len(body.lines) + 2
-            args, made = _kernel(body, schedule, group, names, f"{stage}/{group.name}")
-            decisions += made
-            spans.append((group, args, first, len(body.lines)))
+    log = Conditions(schedule.conditions, exact=True) if schedule.program.sizes else None
+    with recorded_by(log):
+        for group in schedule.groups:
+            if isinstance(group, LoopGroup):
+                first = len(body.lines) + 2
+                args, made = _kernel(body, schedule, group, names, f"{stage}/{group.name}")
+                decisions += made
+                spans.append((group, args, first, len(body.lines)))
     source = Emitter()
     _prelude(source, stage, len(spans), body.text())
     head = len(source.lines)
     for line in body.lines:
         source.line(line.text, line.parents, line.stack)
-    kernels = tuple(Kernel(g.name, args, head + first, head + last, tuple(n.name for n in g.nodes)) for g, args, first, last in spans)
+    kernels = tuple(Kernel(g.name, args, head + first, head + last, tuple(n.name for n in g.nodes), sizes_of(g)) for g, args, first, last in spans)
     wrapper = write_wrapper(schedule, kernels, names)
     return Kernels(
         stage=stage, schedule=schedule, source=source.text(), lines=tuple(source.lines), kernels=kernels,
         wrapper=wrapper.text(), wrapper_lines=tuple(wrapper.lines), decisions=tuple(decisions),
+        conditions=(*schedule.conditions, *(log.recorded if log else ())),
     )  # fmt: skip
 
 
@@ -98,7 +110,7 @@ def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
     e.line(f"// {stage}: {count} kernel{'' if count == 1 else 's'}")
     for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"'):
         e.line(f"#include {include}")
-    helpers = {**HELPERS, **cpp_tiles.HELPERS, **cpp_serial.HELPERS, "Scratch": SCRATCH}
+    helpers = {**DIVISION, **HELPERS, **cpp_tiles.HELPERS, **cpp_serial.HELPERS, "Scratch": SCRATCH}
     called = body + (helpers["load_tile"] if "load_tile(" in body else "")
     for name, text in helpers.items():
         if re.search(rf"\b{name}\b", called):
@@ -126,14 +138,20 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
     elif numel(group.outer):
         k.phases = [bodies.phase(p) for p in group.phases]
     e.line()
+    head = len(e.lines)
     origins = ", ".join(dict.fromkeys(n.origin or n.name for n in group.nodes))
     with e.block(f'extern "C" int {group.name}(void* const* args) {{  // {group.shape}: {origins}', k.parents):
         if bodies.doomed:
             e.line("return 1;  // indexes into nothing", k.parents)
         elif numel(group.outer) or group.serial:
             _pointers(e, group, reads, writes, schedule.program.buffers, names, ids)
+            for i, name in enumerate(sizes_of(group), len(reads) + len(writes)):
+                e.line(f"const int64_t {name} = (int64_t)args[{i}];", k.parents)
             _with_flags(k)
         e.line("return 0;")
+    if (worth := worth_threads(group)) is not None:
+        region = "#pragma omp parallel"
+        e.lines[head:] = [replace(n, text=f"{n.text} if(parallel: {worth})") if region in n.text else n for n in e.lines[head:]]
     return (*reads, *writes), decisions
 
 
@@ -198,22 +216,41 @@ def arguments(group: LoopGroup) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(reads), tuple(n.name for n in group.nodes if n.name not in group.internal)
 
 
-def sharing(group: LoopGroup) -> tuple[Mode, str, dict[str, int]]:
-    """Which loops threads share, why, and the numbers it was decided on."""
-    outer, inner = numel(group.outer), numel(group.inner)
+def sizes_of(group: LoopGroup) -> tuple[str, ...]:
+    """Names of the symbolic sizes that the kernel needs."""
+    return tuple(sorted((s.name for s in symbols_in(group.outer, group.inner, group.nodes)), key=lambda name: int(name[1:])))
+
+
+def _weight(group: LoopGroup) -> tuple[int, int]:
+    """(expensive operations, elementary operations that one element counts for)."""
     nodes = group.nodes if group.serial is not None else [n for p in group.phases for n in p.nodes]
     names = [n.target.__name__ for node in nodes for n in node.body.nodes if n.op == "call_function"]  # type: ignore[union-attr]
     expensive = sum(name in ops.EXPENSIVE for name in names)
-    work = outer * inner * (1 + EXPENSIVE_WEIGHT * expensive)
+    return expensive, 1 + EXPENSIVE_WEIGHT * expensive
+
+
+def worth_threads(group: LoopGroup) -> str | None:
+    """The condition, in C++, under which threads pay in a call; None where that is known now."""
+    elements = numel((*group.outer, *group.inner))
+    return None if is_number(elements) else f"{elements} >= {-(-WORTH_THREADS // _weight(group)[1])}"
+
+
+def sharing(group: LoopGroup) -> tuple[Mode, str, dict[str, int]]:
+    """Which loops threads share, why, and the numbers it was decided on. With symbolic sizes threads may always pay, and rows that vary are many."""
+    outer, inner = hint(numel(group.outer)), hint(numel(group.inner))
+    expensive, weight = _weight(group)
+    work = outer * inner * weight
     facts = {"elements": outer * inner, "expensive": expensive, "work": work}
-    if work < WORTH_THREADS:
+    if work < WORTH_THREADS and is_number(numel((*group.outer, *group.inner))):
         return "serial", "too_little_work", facts
     if group.serial is not None:
-        return ("outer", "many_rows", facts) if apart(group.serial) > 1 else ("serial", "in_order", facts)
+        return ("outer", "many_rows", facts) if hint(apart(group.serial)) > 1 else ("serial", "in_order", facts)
     if group.shape == "pointwise":
         return "outer", "one_dimension" if len(proper(group.outer)) == 1 else "many_rows", facts
     column = group.shape == "column"
-    shares = outer // group.outer[-1].size * strips(group) if column else outer
+    shares = outer // hint(group.outer[-1].size) * strips(group) if column else outer
+    if not is_number(numel(group.outer)):
+        return "outer", "rows_vary", facts
     if shares < FEW_ROWS and inner >= THREADS and (not column or group.outer[-1].size <= LONG):
         return "inner", "few_rows", facts
     return ("outer", "many_rows", facts) if shares > 1 else ("serial", "one_iteration", facts)

@@ -20,12 +20,13 @@ import torch.fx as fx
 from ..core.errors import InvalidIR
 from ..core.provenance import Stack, stack_of
 from ..lowering import ops
-from ..lowering.index import Div, Index, Mod, Var
+from ..lowering.index import Div, Index, Mod, Var, may_be_negative
 from ..lowering.ir import LoopNode
+from ..lowering.sizes import Size, plain, same
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
 from .cpp_pieces import Mapped, difference, outcome
-from .cpp_reduce import Reduction, Tile, lanes_for, numel, proper, tile
+from .cpp_reduce import BETTER, UNCUT, Reduction, Tile, lanes_for, numel, proper, tile
 from .math_table import LOAD, STORAGE, STORE
 
 BAD_INDEX, ZERO_DIVISION, NO_MEMORY = "bad_index", "zero_division", "no_memory"
@@ -142,7 +143,7 @@ class Bodies:
         kinds = [(n.args[0], n.meta["dtype"]) for node in phase.nodes for n in node.body.nodes if n.target is ops.reduce]
         inner = proper(self.group.inner)
         width = lanes_for(inner[-1].size) if inner and not self.column else 1
-        return tile(inner, width) if self.shared or any(Reduction.rounds(str(k), d) for k, d in kinds) else tile(inner, width, 2**62)
+        return tile(inner, width) if self.shared or any(Reduction.rounds(str(k), d) for k, d in kinds) else tile(inner, width, UNCUT)
 
     def _reduction(self, node: LoopNode, reduce: fx.Node, sweep: Scope, cut: Tile) -> Reduction:
         kind, value = reduce.args
@@ -152,7 +153,7 @@ class Bodies:
         self.reductions += 1
         return Reduction(
             kind, self.reductions - 1, value.meta["dtype"], reduce.meta["dtype"], text, (self.ids[node.name],), stack_of(reduce) or node.stack,
-            f"  // {node.origin}" if node.origin else "", "int32_t" if size < 2**31 else "int64_t", cut.single and size > 0,
+            f"  // {node.origin}" if node.origin else "", "int32_t" if kind in BETTER and size < 2**31 else "int64_t", cut.single and not same(size, 0),
         )  # fmt: skip
 
     def array(self, buffer: str) -> str:
@@ -328,7 +329,7 @@ class NodeCode:
 
     def indirect(self, n: fx.Node) -> Value:
         source, size, wrap = n.args
-        assert isinstance(source, fx.Node) and isinstance(size, int)
+        assert isinstance(source, fx.Node) and isinstance(size, (int, Size))
         value = self.value(source)
         self.bodies.doomed |= size == 0
         if wrap:
@@ -356,13 +357,16 @@ class NodeCode:
                 value = self.division(atom, indirect, n)
             variables |= value.variables
             parts.append(value.text if c == 1 else f"{c}*{value.text}")
-        if index.const or not parts:
+        if not same(index.const, 0) or not parts:
             parts.append(str(index.const))
         return " + ".join(parts).replace("+ -", "- "), variables
 
     def division(self, atom: Div | Mod, indirect: list[Value] | tuple[Value, ...], n: fx.Node) -> Value:
         text, variables = self.index_text(atom.index, indirect, n)
-        whole = f"({text}) {'/' if isinstance(atom, Div) else '%'} {atom.by}"
+        if may_be_negative(atom):
+            whole = f"{'floordiv' if isinstance(atom, Div) else 'mod'}({text}, {plain(atom.by)})"
+        else:
+            whole = f"({text}) {'/' if isinstance(atom, Div) else '%'} {atom.by}"
         return self.once(("index", whole), "int64_t", whole, variables, n)
 
 

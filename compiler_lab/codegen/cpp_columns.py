@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..lowering.index import Var
+from ..lowering.sizes import at_most, hint, is_number
 from ..scheduling.ir import LoopGroup
 from .cpp_body import NO_MEMORY, PhaseCode, Statement
 from .cpp_loops import STACK_BYTES, KernelCode, block_bounds, emit, flags, loop, nest, open_blocks, parents_of, place
@@ -29,16 +30,16 @@ def strip_width(k: KernelCode) -> int:
 
 def strips(group: LoopGroup) -> int:
     """How many strips there are for threads to share."""
-    return -(-group.outer[-1].size // _width(group))
+    return -(-hint(group.outer[-1].size) // _width(group))
 
 
 def _width(group: LoopGroup) -> int:
     """A kernel with several sweeps keeps its strip in the second-level cache."""
     columns, wide = group.outer[-1].size, STRIP
     if sum(p.space == "full" for p in group.phases) > 1:
-        while wide > 16 and wide * numel(group.inner) > 2**16:
+        while wide > 16 and wide * hint(numel(group.inner)) > 2**16:
             wide //= 2
-    return max(min(columns, wide), 1)
+    return max(min(columns, wide), 1) if is_number(columns) else wide
 
 
 def columns(k: KernelCode) -> None:
@@ -46,7 +47,7 @@ def columns(k: KernelCode) -> None:
     e, (*rest, last) = k.e, k.group.outer
     outer, width = proper(rest), strip_width(k)
     heap = bool(k.bodies.rows)
-    strips = width < last.size
+    strips = not is_number(last.size) or width < last.size
     collapse = len(outer) + strips
     with ExitStack() as stack:
         if k.mode == "outer":
@@ -163,7 +164,7 @@ class _Lanes:
     def declare_parts(self, reductions: Sequence[Reduction], n: int) -> None:
         for r in reductions:
             for name, ctype in [(f"parts{r.number}", r.lane_type)] + ([(f"parts{r.number}_at", r.places)] if r.is_arg else []):
-                if n * self.width * 8 <= STACK_BYTES // 2:
+                if at_most(n * self.width * 8, STACK_BYTES // 2):
                     lines(self.e, r, (f"{ctype} {name}[{n * self.width}];",))
                 else:
                     size = n * self.width

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..lowering.index import Var
+from ..lowering.sizes import is_number
 from ..scheduling.ir import LoopGroup
 from .cpp_body import Bodies, PhaseCode, Statement
 from .cpp_reduce import Reduction, Tile, numel, proper
@@ -108,7 +109,8 @@ def plain_sweep(e: Emitter, statements: Sequence[Statement], variables: Sequence
     if not order:
         return emit(e, statements)
     *rest, last = order
-    split = parallel and bool(rest) and numel(rest) < THREADS and last.size >= LONG
+    few = numel(rest)
+    split = parallel and bool(rest) and is_number(few) and few < THREADS and (not is_number(last.size) or last.size >= LONG)
     collapse = parallel and not split and bool(rest)
     levels = place(statements, order, (0, len(rest), len(order)) if collapse else None)
     emit(e, levels[0])

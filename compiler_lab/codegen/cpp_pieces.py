@@ -16,6 +16,7 @@ import torch.fx as fx
 
 from ..lowering import ops
 from ..lowering.index import Div, Index, Mod, Var
+from ..lowering.sizes import at_most, is_number
 from ..scheduling.ir import LoopGroup
 from .cpp_reduce import numel
 
@@ -31,11 +32,11 @@ Mapped = Mapping[Var, Index]
 def outcome(op: str, low: int, high: int) -> bool | None:
     """Of ``a op b`` with ``low <= a - b <= high``; None where it depends."""
     if op in ("lt", "ge"):
-        known = True if high < 0 else False if low >= 0 else None
+        known = True if at_most(high, -1) else False if at_most(0, low) else None
     elif op in ("gt", "le"):
-        known = True if low > 0 else False if high <= 0 else None
+        known = True if at_most(1, low) else False if at_most(high, 0) else None
     elif op in ("eq", "ne"):
-        known = True if low == high == 0 else False if low > 0 or high < 0 else None
+        known = True if low == high == 0 else False if at_most(1, low) or at_most(high, -1) else None
     else:
         return None
     return known if known is None or op in ("lt", "gt", "eq") else not known
@@ -61,7 +62,7 @@ def _place(n: fx.Node) -> Index | None:
 def by_conditions(group: LoopGroup) -> tuple[Mapped, ...]:
     """For each piece the group's variables over its own: ``{x0: x0, x1: 700 + x1}``, where ``x1`` now runs over fewer values."""
     whole: Mapped = {v: Index.of(v) for v in group.outer}
-    if numel(group.outer) < WORTH_CUTTING:
+    if not _worth_cutting(group.outer):
         return (whole,)
     cuts = (c for phase in group.phases for node in phase.nodes for n in node.body.nodes for c in _condition_cuts(n))
     return _cut(whole, group.outer, cuts)
@@ -70,9 +71,15 @@ def by_conditions(group: LoopGroup) -> tuple[Mapped, ...]:
 def by_divisions(piece: Mapped, used: Iterable[Index]) -> tuple[Mapped, ...]:
     """``piece`` cut where a division in the indices it needs comes to its next value."""
     variables = tuple(dict.fromkeys(v for i in piece.values() for v in i.variables()))
-    if numel(variables) < WORTH_CUTTING:
+    if not _worth_cutting(variables):
         return (piece,)
     return _cut(piece, variables, (c for index in used for atom, _ in index.terms for c in _division_cuts(atom)))
+
+
+def _worth_cutting(variables: Iterable[Var]) -> bool:
+    """A loop whose size varies is written for large sizes."""
+    points = numel(variables)
+    return not is_number(points) or points >= WORTH_CUTTING
 
 
 def _cut(piece: Mapped, variables: Sequence[Var], cuts: Iterable[tuple[Var, int]]) -> tuple[Mapped, ...]:
@@ -102,6 +109,8 @@ def _condition_cuts(n: fx.Node) -> Iterator[tuple[Var, int]]:
 def _division_cuts(atom: Var | Div | Mod) -> Iterator[tuple[Var, int]]:
     if not isinstance(atom, Var) and (line := _line(atom.index)):
         var, slope, start = line
+        if not is_number(slope, start, var.size, atom.by):
+            return
         first, last = start // atom.by, (slope * (var.size - 1) + start) // atom.by
         if slope > 0 and last - first <= MOST_CUTS:
             yield from ((var, -(-(q * atom.by - start) // slope)) for q in range(first + 1, last + 1))
@@ -116,8 +125,9 @@ def _line(index: Index) -> tuple[Var, int, int] | None:
 
 def _near(rise: int, slope: int, var: Var) -> Iterator[int]:
     """Values of ``var`` about where ``slope * var`` reaches ``rise``."""
-    middle = rise // slope
-    yield from (k for k in range(middle - 1, middle + 3) if 0 < k < var.size)
+    if is_number(slope) and (is_number(rise) or abs(slope) == 1):
+        middle = rise // slope if is_number(rise) else rise * slope
+        yield from (middle + k for k in range(-1, 3) if at_most(1, middle + k) and at_most(middle + k + 1, var.size))
 
 
 def merged(variables: Sequence[Var], indices: Sequence[Index]) -> Mapped:

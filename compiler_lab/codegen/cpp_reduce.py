@@ -19,6 +19,7 @@ import torch
 
 from ..core.provenance import Stack
 from ..lowering.index import Var
+from ..lowering.sizes import is_number
 from .cpp_ops import compute_type, literal
 
 ADDS = 64
@@ -26,6 +27,8 @@ ADDS = 64
 
 WIDTHS = (32, 16)
 """Lanes along the last variable: enough accumulators to hide the latency of an addition."""
+UNCUT = 2**62
+"""As the most elements of a block: there is one block."""
 SMALL = 64
 """A last variable up to this long has a lane for each of its elements."""
 
@@ -106,6 +109,8 @@ def proper(variables: Iterable[Var]) -> tuple[Var, ...]:
 
 def lanes_for(size: int) -> int:
     """How many lanes suit a loop of ``size``: four leftover elements cost as much as a step of eight lanes (measured on rows of 1007)."""
+    if not is_number(size):
+        return WIDTHS[0]
     return size if size <= SMALL else min(WIDTHS, key=lambda w: (size // w) * (w // 8) + size % w / 4)
 
 
@@ -147,7 +152,7 @@ def tile(inner: Sequence[Var], width: int, most: int = ADDS) -> Tile:
     while k > 0:
         v = inner[k - 1]
         each = -(-v.size // width) if k == len(inner) else v.size
-        if adds * each > most:
+        if adds * each > most if is_number(adds, each) else most < UNCUT:
             step = max(1, most // adds) * (width if k == len(inner) else 1)
             if step == 1:
                 return Tile(tuple(inner[:k]), None, 1, tuple(inner[k:]), width)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..lowering.index import Index, Var
+from ..lowering.sizes import at_most, same
 from .cpp_body import NO_MEMORY, PhaseCode, Statement
 from .cpp_loops import STACK_BYTES, KernelCode, block_bounds, emit, flags, loop, nest, open_blocks, parents_of, place, plain_sweep
 from .cpp_ops import compute_type
@@ -149,7 +150,7 @@ def _declare_parts(e: Emitter, reductions: Sequence[Reduction], n: int) -> None:
     for r in reductions:
         names = [(f"parts{r.number}", r.total_type)] + ([(f"parts{r.number}_at", r.places)] if r.is_arg else [])
         for name, ctype in names:
-            if n * 8 <= STACK_BYTES // 4:
+            if at_most(n * 8, STACK_BYTES // 4):
                 lines(e, r, (f"{ctype} {name}[{n}];",))
             else:
                 lines(e, r, (f"Scratch<{ctype}> {name}_memory({n});", f"if (!{name}_memory.data) return 2;", f"{ctype}* {name} = {name}_memory.data;"))
@@ -183,7 +184,7 @@ def _fold_parts(e: Emitter, reductions: Sequence[Reduction], n: int) -> None:
 def on_heap(k: KernelCode) -> bool:
     """Whether scratch rows are allocated: they are large, or all threads work on one."""
     nbytes = sum(numel(k.group.inner) * n.output.dtype.itemsize for n in k.group.nodes if n.name in k.bodies.rows)
-    return nbytes > STACK_BYTES or (k.mode == "inner" and nbytes > 0)
+    return not at_most(nbytes, STACK_BYTES) or (k.mode == "inner" and not same(nbytes, 0))
 
 
 def _scratch(k: KernelCode, heap: bool) -> None:

@@ -18,6 +18,7 @@ from ..core.errors import InvalidIR
 from ..lowering import ops
 from ..lowering.index import Index, Var
 from ..lowering.ir import LoopNode, SerialNode
+from ..lowering.sizes import is_number
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_body import Bodies, NodeCode, Scope, Statement, Value
 from .cpp_loops import KernelCode, SerialCode, emit, flags, loop, nest, parents_of, place, plain_sweep
@@ -50,7 +51,7 @@ COMBINE: dict[str, str] = {"sum": "{a} + {b}", "prod": "{a} * {b}", "max": "lab_
 
 def contiguous(node: SerialNode) -> Var | None:
     """The outer variable along which lanes lie: the last one, where the elements written lie side by side along it."""
-    if not node.outer or node.outer[-1].size < FEW_LANES:
+    if not node.outer or (is_number(node.outer[-1].size) and node.outer[-1].size < FEW_LANES):
         return None
     index = next(n.args[1] for n in node.body.nodes if n.target in (ops.store, ops.scatter))
     assert isinstance(index, Index)

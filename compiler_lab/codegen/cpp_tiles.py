@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from ..lowering.index import Index, Var
+from ..lowering.sizes import is_number
 from .cpp_body import Load, Statement
 from .cpp_loops import emit, flags, loop, nest, parents_of, place
 from .cpp_reduce import numel, proper
@@ -73,18 +74,23 @@ template <class T> static inline void load_tile(T* tile, const T* from, int64_t 
 def transposed(variables: Sequence[Var], statements: Sequence[Statement]) -> Var | None:
     """The variable along which most of the strided loads are contiguous, if tiles are worth it."""
     order = proper(variables)
-    if len(order) < 2 or numel(order) < WORTH_TILING:
+    if len(order) < 2 or _large(numel(order)) < WORTH_TILING:
         return None
     votes = Counter(v for s in statements if s.load for v in order[:-1] if _turns(s.load, v, order[-1]))
     best = max(votes, key=lambda v: votes[v], default=None)
-    return best if best is not None and best.size >= 8 and order[-1].size >= 8 else None
+    return best if best is not None and _large(best.size) >= 8 and _large(order[-1].size) >= 8 else None
 
 
 def _turns(load: Load, across: Var, along: Var) -> bool:
     index = load.index
     if any(v.name.startswith("%") for v in index.variables()) or not index.is_affine:
         return False
-    return index.coefficient(across) == 1 and (index.coefficient(along) or 0) >= 8
+    return index.coefficient(across) == 1 and _large(index.coefficient(along) or 0) >= 8
+
+
+def _large(n: int) -> int:
+    """A size that varies counts as large: tiles are right for small ones too."""
+    return n if is_number(n) else WORTH_TILING
 
 
 def tiled_sweep(e: Emitter, statements: Sequence[Statement], variables: Sequence[Var], across: Var, parallel: bool) -> None:

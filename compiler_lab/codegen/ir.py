@@ -24,7 +24,8 @@ class Line:
 class Kernel:
     """One exported C function ``int NAME(void* const* args)``: returns 0, or the error code of ``ERRORS``.
 
-    ``args``: buffer names in pointer order (inputs, then buffers written). ``first``/``last``: its lines in the source.
+    ``args``: buffer names in pointer order (inputs, then buffers written); ``sizes``: the symbols whose values follow them, each in the place of a
+    pointer. ``first``/``last``: its lines in the source.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Kernel:
     first: int
     last: int
     nodes: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
 
 
 ERRORS = {1: "index out of range", 2: "out of memory", 3: "integer division by zero"}

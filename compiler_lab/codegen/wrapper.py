@@ -4,6 +4,7 @@ In: a ``Schedule``, its kernels and a Python name for each buffer. Out: the text
 callable over the graph's inputs. Everything that is the same in each call is done in ``make``. What a call must have for itself (the
 arena, views of it for aten calls, an array of pointers for each kernel) is taken from a stack and put back, so calls may overlap.
 Always holds: outputs are fresh memory; a result of aten whose strides are not those the kernels were made for is copied into them.
+Symbolic sizes are read from the arguments first; a state is then one for these sizes, and made again when they change.
 PyTorch's counterpart: ``torch/_inductor/codegen/wrapper.py``.
 """
 
@@ -20,6 +21,7 @@ from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
 from ..lowering.program import views_of
+from ..lowering.sizes import Size, is_number
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
 from .emit import Emitter
@@ -63,6 +65,7 @@ class _Wrapper:
         self.inputs = {s.name for s in self.program.inputs}
         self.handed_over = self.inputs if schedule.stage.endswith("backward") else set[str]()  # nobody else holds what was kept for the backward
         self.views: dict[str, tuple[TensorView, str]] = {}  # state views for aten calls: Python name -> view of an arena buffer
+        self.symbols = [s.symbol.name for s in self.program.sizes]
         self.outputs = [o for o in self.program.outputs if isinstance(o, TensorView)]
         self.kept = {o.buffer for o in self.outputs}
         self.last_use = self._last_uses()
@@ -125,8 +128,9 @@ class _Wrapper:
 
     def _state(self) -> None:
         """What one call has for itself: ``state()`` makes it, in the order in which ``call`` unpacks it."""
-        e, size = self.e, max(self.schedule.plan.arena_bytes, 64)
-        with e.block("def state():", end=""):
+        e, size = self.e, self.schedule.plan.arena_bytes
+        size = max(size, 64) if is_number(size) else size
+        with e.block(f"def state({', '.join(self.symbols)}):", end=""):
             e.line('"""Memory of one call: the arena, views of it, and the pointers of each kernel."""')
             e.line(f'arena = torch.empty({-(-size // 64) * 64}, dtype=torch.uint8, device="cpu")')
             e.line("start = arena.data_ptr()")
@@ -135,11 +139,13 @@ class _Wrapper:
                 offset = slot.offset // view.dtype.itemsize + view.offset
                 e.line(f"{name} = as_strided(arena.view({view.dtype}), {view.size}, {view.stride}, {offset})" + (f"  # {origin}" if name != origin else ""))
             for k in self.kernels.values():
-                addresses = ", ".join(self._address(b) for b in k.args)
-                e.line(f"{k.name}_args = (c_void_p * {len(k.args)})({addresses})")
+                addresses = ", ".join([*map(self._address, k.args), *k.sizes])
+                e.line(f"{k.name}_args = (c_void_p * {len(k.args) + len(k.sizes)})({addresses})")
             e.line(f"return {', '.join(self._members())}")
         e.line()
         e.line("free = []")
+        if self.symbols:
+            e.line("floordiv, mod = (lambda a, b: a // b), (lambda a, b: a % b)  # what the text of a size may call")
         e.line()
 
     def _members(self) -> list[str]:
@@ -152,15 +158,21 @@ class _Wrapper:
 
     def _call(self) -> None:
         e = self.e
-        inputs = ", ".join(self.names[s.name] for s in self.program.inputs)
+        names = self._arguments()
+        inputs, sizes = ", ".join(names), ", ".join(self.symbols)
         with e.block(f"def call({'arguments' if self.handed_over else inputs}):", end=""):
             if self.handed_over:  # boxed: the list is emptied, for a call that passes many arguments one by one holds them to its end
-                e.line(f"{inputs}{',' if len(self.handed_over) == 1 else ''} = arguments")
+                e.line(f"{inputs}{',' if len(names) == 1 else ''} = arguments")
                 e.line("arguments.clear()")
+            for source in self.program.sizes:
+                e.line(f"{source.symbol.name} = {source.text(names[source.position])}")
             with e.block("try:", end=""):
-                e.line("mine = free.pop()")
+                e.line("of, mine = free.pop()" if sizes else "mine = free.pop()")
             with e.block("except IndexError:", end=""):
-                e.line("mine = state()")
+                e.line("of = None" if sizes else "mine = state()")
+            if sizes:
+                with e.block(f"if of != ({sizes},):", end=""):
+                    e.line(f"mine = state({sizes})")
             with e.block("try:", end=""):
                 e.line(f"{', '.join([*self._members()[: 1 + len(self.views) + len(self.kernels)], *(f'{k}_at' for k in self.kernels)])} = mine")
                 for i, group in enumerate(self.schedule.groups):
@@ -171,8 +183,15 @@ class _Wrapper:
                     self._release(i, group)
                 self._return()
             with e.block("finally:", end=""):
-                e.line("free.append(mine)")
+                e.line(f"free.append((({sizes},), mine))" if sizes else "free.append(mine)")
         e.line()
+
+    def _arguments(self) -> list[str]:
+        """A name for each argument of the call."""
+        names = [self.names[s.name] for s in self.program.inputs]
+        for position in sorted(self.program.numbers):
+            names.insert(position, f"number{position}")
+        return names
 
     def _kernel(self, group: LoopGroup) -> None:
         e, k = self.e, self.kernels[group.name]
@@ -231,7 +250,7 @@ class _Wrapper:
             return f"[{inner}]" if isinstance(arg, list) else f"({inner}{',' if len(arg) == 1 else ''})"
         if isinstance(arg, float) and not math.isfinite(arg):
             return f'float("{arg}")'
-        if arg is None or isinstance(arg, (bool, int, float, str, complex)):
+        if arg is None or isinstance(arg, (bool, int, float, str, complex, Size)):
             return repr(arg)
         if isinstance(arg, torch.device):
             return f'torch.device("{arg}")'

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 import torch.fx as fx
-from torch import Tensor
 
 from ..core.errors import Unsupported
 from ..core.provenance import own_location, stack_of

@@ -143,9 +143,10 @@ class _Lowering:
         self.decisions.append(Decision("size", (self.graph.id(self.current),), condition.text, "size", {"target": target_name(self.current)}))
 
     def placeholder(self, node: fx.Node) -> None:
-        val = node.meta["val"]
-        if isinstance(val, Size) or (type(val) is int and self.log):
-            self.numbers[len(self.inputs) + len(self.numbers)] = self.values[node] = val
+        val: Any = node.meta["val"]
+        if self.log and isinstance(val, (int, Size)):
+            number: Any = val
+            self.numbers[len(self.inputs) + len(self.numbers)] = self.values[node] = number
             return
         if not is_tensor(val) or val.layout != torch.strided:
             raise Unsupported(f"input {node.name} is a {type(val).__name__}, not a strided tensor", reason="input kind", where=own_location(stack_of(node)))
@@ -271,7 +272,7 @@ def pointwise(b: Builder, row: Pointwise, args: Sequence[Any], kwargs: dict[str,
     tensors = [v for v in operands if isinstance(v, TensorView)]
     if not tensors:
         raise Decline("where of numbers")
-    numbers = [v for v in operands if isinstance(v, (bool, int, float, Size))]
+    numbers: list[Any] = [v for v in operands if isinstance(v, (bool, int, float, Size))]
     common = torch.bool if row.rule == "bool" else tensors[0].dtype if row.rule == "self" else result_type([*tensors, *numbers])
     common = floating(common) if row.rule == "float" else common
     compute = opmath(common)

@@ -6,14 +6,15 @@ whose sizes are numbers never meets this class. Each size has a ``hint``, its va
 
 Always holds: equal polynomials are equal values with equal hashes. A comparison that follows from polynomial and ranges is answered by that
 alone. Any other is a choice: under a ``Conditions`` log it is answered by the hint and recorded, so what was made is right wherever the recorded
-conditions hold; without a log an order raises, and an equality means equal polynomials. ``int(size)``, ``range(size)`` and the like record an equality, a specialisation: nothing escapes silently.
+conditions hold; without a log an order raises, and an equality means equal polynomials. ``int(size)``, ``range(size)`` and the like record an
+equality, a specialisation: nothing escapes silently.
 PyTorch's counterpart: ``torch.SymInt`` over sympy, guarded by ``ShapeEnv.evaluate_expr``. Left out: floats, bitwise operations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any, Literal
 
 from ..core.errors import Unsupported
 
+Int = Any  # an int, or a Size; elsewhere written int, for which it stands
 INT64 = 2**63
 Relation = Literal["==", "!=", "<", ">="]
 OPPOSITE: Mapping[Relation, Relation] = {"==": "!=", "!=": "==", "<": ">=", ">=": "<"}
@@ -54,8 +56,8 @@ class Division:
     """``number // by`` (floor) or ``number % by``, where it is no polynomial; ``by`` is positive."""
 
     kind: Literal["floordiv", "mod"]
-    number: int
-    by: int
+    number: Int
+    by: Int
 
     @property
     def text(self) -> str:
@@ -152,12 +154,12 @@ def symbol(name: str, hint: int, low: int = 2, high: int = INT64 - 1) -> int:
     return _made({(Symbol(name, hint, low, high),): 1})
 
 
-def hint(n: int) -> int:
+def hint(n: Int) -> int:
     """The number at the sizes at hand: what costs are weighed by. Nothing is recorded."""
     return n if type(n) is int else n.hint if isinstance(n, Size) else int(n)
 
 
-def is_number(*numbers: int) -> bool:
+def is_number(*numbers: Int) -> bool:
     """Are all of them the same in every call?"""
     for n in numbers:
         if isinstance(n, Size):
@@ -165,42 +167,42 @@ def is_number(*numbers: int) -> bool:
     return True
 
 
-def same(a: int, b: int) -> bool:
+def same(a: Int, b: Int) -> bool:
     """Are they known to be equal, as polynomials? Nothing is recorded."""
     if type(a) is type(b) is int:
         return a == b
     return a is b or (isinstance(a, Size) and isinstance(b, Size) and a.terms == b.terms)
 
 
-def at_most(a: int, b: int) -> bool:
+def at_most(a: Int, b: Int) -> bool:
     """Is ``a <= b`` known to hold? Nothing is recorded."""
     return a <= b if type(a) is type(b) is int else range_of(b - a)[0] >= 0
 
 
-def range_of(n: int) -> tuple[int, int]:
+def range_of(n: Int) -> tuple[int, int]:
     """Bounds that hold in every call (inclusive)."""
     if not isinstance(n, Size):
         return n, n
-    if n._range is None:  # type: ignore[reportPrivateUsage]
-        n._range = _bounds(n)  # type: ignore[reportPrivateUsage]
-    return n._range  # type: ignore[reportPrivateUsage]
+    if n._range is None:
+        n._range = _bounds(n)
+    return n._range
 
 
-def value_at(n: int, values: Mapping[str, int]) -> int:
+def value_at(n: Int, values: Mapping[str, int]) -> int:
     """The number when the symbols have these values."""
     return sum(c * math.prod(a.at(values) for a in product) for product, c in n.terms) if isinstance(n, Size) else n
 
 
-def common_block(*lengths: int) -> int:
+def common_block(*lengths: Int) -> int:
     """The greatest number that divides all of them in every call; 0 where all are 0."""
     return math.gcd(*(c for n in lengths for c in _terms(n).values()))
 
 
-def symbols_of(n: int) -> frozenset[Symbol]:
+def symbols_of(n: Int) -> frozenset[Symbol]:
     return frozenset[Symbol]().union(*(a.symbols() for product, _ in n.terms for a in product)) if isinstance(n, Size) else frozenset()
 
 
-def plain(n: int) -> str:
+def plain(n: Int) -> str:
     """The text without brackets around it. It is C++ and Python alike, given functions ``floordiv`` and ``mod``."""
     if not isinstance(n, Size):
         return str(n)
@@ -215,7 +217,7 @@ def plain(n: int) -> str:
 # ---- arithmetic ----
 
 
-def _terms(n: int) -> dict[Product, int]:
+def _terms(n: Int) -> dict[Product, int]:
     return dict(n.terms) if isinstance(n, Size) else {(): n} if n else {}
 
 
@@ -242,18 +244,18 @@ def _arithmetic(a: Any, b: Any, exact: Callable[[Any, Any], Any], inexact: Calla
     return NotImplemented
 
 
-def _add(a: int, b: int) -> Any:
+def _add(a: Int, b: Int) -> Any:
     total = _terms(a)
     for product, c in _terms(b).items():
         total[product] = total.get(product, 0) + c
     return _made(total)
 
 
-def _sub(a: int, b: int) -> Any:
+def _sub(a: Int, b: Int) -> Any:
     return _add(a, _mul(b, -1))
 
 
-def _mul(a: int, b: int) -> Any:
+def _mul(a: Int, b: Int) -> Any:
     total: dict[Product, int] = {}
     for left, c in _terms(a).items():
         for right, d in _terms(b).items():
@@ -262,14 +264,14 @@ def _mul(a: int, b: int) -> Any:
     return _made(total)
 
 
-def _quotient(n: int, by: int) -> tuple[Any, Any]:
+def _quotient(n: Int, by: Int) -> tuple[Any, Any]:
     """(k, rest) with ``n == k * by + rest``: as much of ``n`` as is a multiple of ``by`` term by term."""
     if type(by) is int:
         terms = _terms(n)
         return _made({p: c // by for p, c in terms.items()}), _made({p: c % by for p, c in terms.items()})
     k: Any = 0
     rest: Any = n
-    lead, factor = by.terms[0]  # type: ignore[attr-defined]
+    lead, factor = by.terms[0]
     for _ in range(8):
         step = next(((p, c) for p, c in _terms(rest).items() if c % factor == 0 and _without(p, lead) is not None), None)
         if step is None:
@@ -289,7 +291,7 @@ def _without(product: Product, part: Product) -> Product | None:
     return tuple(left)
 
 
-def _floordiv(n: int, by: int) -> Any:
+def _floordiv(n: Int, by: Int) -> Any:
     if type(n) is type(by) is int:
         return n // by
     if not by > 0:
@@ -306,8 +308,8 @@ def _floordiv(n: int, by: int) -> Any:
     return k + _made({(Division("floordiv", _quotient(rest, g)[0], by // g),): 1})
 
 
-def _mod(n: int, by: int) -> Any:
-    k, rest = _quotient(n, by)
+def _mod(n: Int, by: Int) -> Any:
+    rest = _quotient(n, by)[1]
     whole = _floordiv(rest, by)
     if not isinstance(whole, Size) or not any(isinstance(a, Division) for p, _ in whole.terms for a in p):
         return rest - whole * by
@@ -315,7 +317,7 @@ def _mod(n: int, by: int) -> Any:
     return _made({(Division("mod", _quotient(rest, g)[0], by // g),): g})
 
 
-def _common(n: int, by: int) -> int:
+def _common(n: Int, by: Int) -> int:
     """What divides ``by`` and every coefficient of ``n``."""
     return math.gcd(by, *_terms(n).values()) if type(by) is int else 1
 
@@ -356,7 +358,7 @@ def _expanded(n: Size) -> tuple[int, int]:
 class Condition:
     """``size relation 0``."""
 
-    size: int
+    size: Int
     relation: Relation
 
     @property
@@ -364,7 +366,10 @@ class Condition:
         """As one writes it: ``s0 >= 16``."""
         terms = _terms(self.size)
         left = _made({p: c for p, c in terms.items() if c > 0 and p}) + max(terms.get((), 0), 0)
-        return f"{plain(left)} {self.relation} {plain(left - self.size)}"
+        right = left - self.size
+        if type(left) is int and self.relation == ">=":
+            return f"{plain(right)} <= {left}"
+        return f"{plain(left)} {self.relation} {plain(right)}"
 
     def holds(self, values: Mapping[str, int]) -> bool:
         return _holds(value_at(self.size, values), self.relation)
@@ -405,7 +410,7 @@ class Conditions:
         return condition.relation in (">=", "!=") and any(range_of(condition.size - size)[0] >= least for size in at_least)
 
 
-def _oriented(size: int, relation: Relation) -> Condition:
+def _oriented(size: Int, relation: Relation) -> Condition:
     """One form for one meaning: ``n < 0`` is ``-n - 1 >= 0``, and an equality begins with a positive coefficient."""
     if relation == "<":
         return Condition(-size - 1, ">=")
@@ -416,7 +421,7 @@ _log: ContextVar[Conditions | None] = ContextVar("sizes_log", default=None)
 
 
 @contextmanager
-def recorded_by(log: Conditions | None) -> Iterator[None]:
+def recorded_by(log: Conditions | None) -> Generator[None]:
     """Comparisons inside the block that do not follow are decided by ``log``; None decides nothing, for programs whose sizes are numbers."""
     token = _log.set(log)
     try:

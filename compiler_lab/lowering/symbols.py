@@ -24,6 +24,7 @@ from ..core.fx import GraphArtifact, copied
 from .index import Div, Index, Var
 from .sizes import INT64, Condition, Size, Symbol, symbol, symbols_of, value_at
 
+Kind = Literal["number", "size", "stride"]
 STATIC = "compile with dynamic=False"
 
 
@@ -174,7 +175,7 @@ class SizeSource:
 
     symbol: Symbol
     position: int
-    kind: Literal["number", "size", "stride"]
+    kind: Kind
     dim: int = 0
     scale: int = 1
     shift: int = 0
@@ -196,12 +197,9 @@ class SizeSource:
 def sources(values: Sequence[Any], wanted: frozenset[Symbol]) -> tuple[SizeSource, ...]:
     """For each symbol wanted the first argument that shows it, plain rather than scaled. Raises Unsupported for one that none shows."""
     shown: dict[Symbol, SizeSource] = {}
-    places: list[tuple[Any, int, Literal["number", "size", "stride"], int]] = []
+    places: list[tuple[Any, int, Any, int]] = []
     for position, val in enumerate(values):
-        if is_tensor(val):
-            places += [(n, position, "size", d) for d, n in enumerate(val.shape)]
-        else:
-            places.append((val, position, "number", 0))
+        places += [(n, position, "size", d) for d, n in enumerate(val.shape)] if is_tensor(val) else [(val, position, "number", 0)]
     places += [(n, position, "stride", d) for position, val in enumerate(values) if is_tensor(val) for d, n in enumerate(val.stride())]
     for number, position, kind, dim in places:
         if (line := _line(number)) is not None:
@@ -241,7 +239,7 @@ def numbers_of(size_sources: Sequence[SizeSource], conditions: Sequence[Conditio
 def at(value: Any, numbers: Mapping[str, int]) -> Any:
     """``value`` (sizes, or anything of the loop IR made of them) with every size a number; what has no sizes in it is given back itself."""
     if isinstance(value, Size):
-        return value_at(value, numbers)  # type: ignore[arg-type]
+        return value_at(value, numbers)
     if isinstance(value, Index):
         return _index_at(value, numbers)
     if isinstance(value, fx.Graph):
@@ -278,7 +276,7 @@ def symbols_in(*values: Any) -> frozenset[Symbol]:
 
     def visit(value: Any) -> None:
         if isinstance(value, Size):
-            found.update(symbols_of(value))  # type: ignore[arg-type]
+            found.update(symbols_of(value))
         elif isinstance(value, (tuple, list, frozenset)):
             for v in value:
                 visit(v)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.artifact import Artifact, Item
 from ..core.errors import CodegenFailed, InvalidIR
 from ..lowering.ir import ExternNode
+from ..lowering.symbols import numbers_of
 from .toolchain import Toolchain, header
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Program(Artifact):
         self.stage = f"runtime.{kernels.stage.partition('.')[2]}" if "." in kernels.stage else "runtime"
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Raises Mismatch for sizes that the program was not made for; ``call`` leaves that to guards."""
+        if sizes := self.kernels.schedule.program.sizes:
+            numbers_of(sizes, self.kernels.conditions, inputs, self.stage)
         return self.call([*inputs]) if getattr(self.call, "_boxed_call", False) else self.call(*inputs)
 
     def run(self, *args: Any) -> tuple[Any, ...]:

@@ -34,7 +34,9 @@ from .verify import check_group
 class MemoryPlan(Artifact):
     """Where intermediates live. All figures in bytes, over one run:
 
-    arena_bytes  size of the arena, exact where sizes are symbolic, the others at the sizes at hand;  bound_bytes: most bytes of slots alive at once, below which no arena can be
+    Where sizes are symbolic, ``arena_bytes`` is exact and the others are at the sizes at hand.
+
+    arena_bytes  size of the arena;  bound_bytes: most bytes of slots alive at once, below which no arena can be
     peak_bytes   arena and results that aten calls allocate for themselves;  eager_bytes: what the same program needs op by op, unfused
     """
 
