@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
-from ..core.fx import GraphArtifact, target_name
+from ..core.fx import GraphArtifact, copied, target_name
 from ..core.provenance import own_location, stack_of
 from ..core.schema import may_raise, must_run
 from .body import Body, Value
@@ -36,7 +36,7 @@ from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
 from .rows_view import VIEWS
 from .sizes import Condition, Conditions, Size, recorded_by, same
-from .symbols import Reader, described, is_symbolic, is_tensor, sources, symbols_in
+from .symbols import Reader, is_symbolic, is_tensor, sources, symbols_in
 from .types import LOOP_DTYPES, floating, opmath, result_type, round_number
 
 REASONS = {
@@ -96,15 +96,16 @@ def lower(graph: GraphArtifact, hints: Mapping[str, int] | None = None) -> LoopP
     if not is_symbolic(graph.graph):
         return _Lowering(graph, stage).program()
     log = Conditions()
+    own = GraphArtifact(fx.GraphModule(graph.module, copied(graph.graph)), graph.stage)  # whose values the reader replaces
+    lowering = _Lowering(own, stage, Reader(hints or {}), log)
+    log.told = lowering.size_decided
     with recorded_by(log):
-        lowering = _Lowering(described(graph, Reader(hints or {})), stage, log)
-        log.told = lowering.size_decided
         return lowering.program()
 
 
 class _Lowering:
-    def __init__(self, graph: GraphArtifact, stage: str, log: Conditions | None = None) -> None:
-        self.graph, self.stage, self.log = graph, stage, log
+    def __init__(self, graph: GraphArtifact, stage: str, reader: Reader | None = None, log: Conditions | None = None) -> None:
+        self.graph, self.stage, self.reader, self.log = graph, stage, reader, log
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[BufferSpec] = []
         self.numbers: dict[int, int] = {}  # position of an argument that is a number -> its size
@@ -120,6 +121,8 @@ class _Lowering:
             if node.op not in handlers:
                 raise InvalidIR(f"{self.graph.id(node)} is a {node.op}; lowering takes aten calls only")
             self.current = node
+            if self.reader:
+                self.reader.read(node)
             handlers[node.op](node)
         inputs, nodes, outputs = tuple(self.inputs), tuple(self.builder.nodes), tuple(self.outputs)
         conditions = tuple(self.log.recorded) if self.log else ()

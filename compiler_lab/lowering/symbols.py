@@ -1,7 +1,7 @@
 """The boundary between torch's symbolic sizes and ours: SymInts become ``Size``s once, and symbols are read from the arguments of a call.
 
-In: a graph some of whose placeholders have symbolic sizes, or are numbers. Out: a copy whose values are ``SizedTensor``s and ``Size``s
-(``described``), where each symbol is read from (``sources``), and the static form of anything made of sizes (``at``).
+In: a graph some of whose placeholders have symbolic sizes, or are numbers. Out: its values as ``SizedTensor``s and ``Size``s
+(``Reader``), where each symbol is read from (``sources``), and the static form of anything made of sizes (``at``).
 Always holds: symbols are named s0, s1, ... in the order in which placeholders show them, so equal programs print equally; no SymInt is
 evaluated here or later, so no guard is added behind capture's back; a size that depends on data raises ``Unsupported``.
 Where PyTorch does this: ``torch/_inductor/sizevars.py`` and ``PythonWrapperCodegen.codegen_input_symbol_assignment``.
@@ -20,7 +20,7 @@ import torch.fx as fx
 from torch import Tensor
 
 from ..core.errors import Mismatch, Unsupported
-from ..core.fx import GraphArtifact, copied
+from ..core.fx import copied
 from .index import Div, Index, Var
 from .sizes import INT64, Condition, Size, Symbol, symbol, symbols_of, value_at
 
@@ -102,11 +102,14 @@ class Reader:
             return type(val)(map(self.value, val)) if type(val) in (tuple, list) else val
         return self.number(val) if isinstance(val, torch.SymInt) else val
 
-    def number(self, value: Any) -> int:
-        if not isinstance(value, torch.SymInt):
-            return value
-        env = value.node.shape_env
-        return self._expression(value.node.expr, env)
+    def read(self, node: fx.Node) -> None:
+        """Puts sizes in place of the SymInts of a node (of a graph that is ours to edit)."""
+        if "val" in node.meta:
+            node.meta["val"] = self.value(node.meta["val"])
+        node.args, node.kwargs = fx.node.map_aggregate((node.args, node.kwargs), self.number)  # type: ignore[assignment]
+
+    def number(self, value: Any) -> Any:
+        return self._expression(value.node.expr, value.node.shape_env) if isinstance(value, torch.SymInt) else value
 
     def _expression(self, expr: Any, env: Any) -> int:
         if expr.is_Integer:
@@ -153,16 +156,6 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     "Identity": lambda n: n,
 }
 """What torch's size expressions are made of, by the name of the sympy class."""
-
-
-def described(graph: GraphArtifact, reader: Reader) -> GraphArtifact:
-    """A copy of ``graph`` (names, stage and ids stay) whose values are read by ``reader``."""
-    new = copied(graph.graph)
-    for node in new.nodes:
-        if "val" in node.meta:
-            node.meta["val"] = reader.value(node.meta["val"])
-        node.args, node.kwargs = fx.node.map_aggregate((node.args, node.kwargs), lambda a: reader.number(a))  # type: ignore[assignment]
-    return GraphArtifact(fx.GraphModule(graph.module, new), graph.stage)
 
 
 # ---- a call ----
