@@ -238,7 +238,7 @@ class _Lowering:
         """Buffers without elements, where the call gives only such: whatever it computes, there is nothing to loop over. None otherwise."""
         val = node.meta["val"]
         results = list(val) if isinstance(val, (tuple, list)) else [val]
-        empty = bool(results) and all(isinstance(v, Tensor) and v.layout == torch.strided and not v.numel() and v.dtype in LOOP_DTYPES for v in results)
+        empty = bool(results) and all(is_tensor(v) and v.layout == torch.strided and same(v.numel(), 0) and v.dtype in LOOP_DTYPES for v in results)
         if not empty or target.namespace not in ("aten", "prims") or must_run(node) or any(v.device.type != "cpu" for v in results):
             return None
         made = [self.builder.loop(self.builder.like(v), lambda body, _, dtype=v.dtype: body.constant(0, dtype)) for v in results]

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from ..core.strides import contiguous_stride, is_dense
 from . import ops
 from .body import Body, Number, Value, apply, where
-from .builder import Builder, Decline, broadcast
+from .builder import Builder, Decline, broadcast, dense
 from .index import Index
 from .ir import TensorView
 from .rows_view import bounds, narrow, wrap
 from .sizes import Size, common_block
+from .symbols import row_major
 from .types import opmath
 
 Segment = tuple[int, TensorView | Number]  # length along the dimension; what stands there
@@ -181,7 +181,7 @@ def roll(b: Builder, self: TensorView, shifts: Sequence[int], dims: Sequence[int
     def build(body: Body, point: tuple[Index, ...]) -> Value:
         if not flat:
             return body.load(self, [(p + -moved[d] % self.size[d]) % self.size[d] if d in moved else p for d, p in enumerate(point)])
-        place = (Index.affine(point, contiguous_stride(self.size)) + -shifts[0] % n) % n
+        place = (Index.affine(point, row_major(self.size)) + -shifts[0] % n) % n
         return body.load(self, unravel(place, self.size))
 
     return b.loop(b.like(b.val), build)
@@ -229,7 +229,7 @@ def as_strided_scatter(
     start = val.storage_offset() if storage_offset is None else storage_offset
     end = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     alike = all(n == 1 or s == t for n, s, t in zip(self.size, self.stride, val.stride(), strict=True))
-    if val.storage_offset() or not alike or not is_dense(self.size, tuple(val.stride())) or not 0 <= start <= end < spec.numel or not _apart(size, stride):
+    if val.storage_offset() or not alike or not dense(self.size, tuple(val.stride())) or not 0 <= start <= end < spec.numel or not _apart(size, stride):
         raise Decline("as_strided of another layout")
     line = TensorView(self.buffer, spec.size, (1,), self.offset, self.dtype)
     target = lambda body, point: ((Index.affine(point, stride, start),), {})
