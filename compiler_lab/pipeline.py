@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -70,7 +70,8 @@ JOINT_STEPS: tuple[Pass, ...] = (
     # Dead code before decomposition: what nobody reads is not worth opening.
     Pass("eliminate dead code", lambda g, o: eliminate_dead_code(g)),
     # Opened before the partition: a piece of an operator can be recomputed where the whole could not.
-    Pass("decompose", lambda g, o: decompose(g, o.decompositions)),
+    # Beside operators of the user's random ones stay eager's: the first call of such a graph is eager's own (``runtime/trial.py``).
+    Pass("decompose", lambda g, o: decompose(g, o.decompositions, by_counter=not o.fallback_random and not calls_custom(g.graph))),
     Pass("simplify views", lambda g, o: simplify_views(g)),
     # After decomposition, which opens the same operator into the same pieces in forward and backward.
     Pass("eliminate common subexpressions", lambda g, o: eliminate_common_subexpressions(g)),
@@ -80,6 +81,9 @@ JOINT_STEPS: tuple[Pass, ...] = (
 )
 
 EAGER_JOINT_STEPS = tuple(p for p in JOINT_STEPS if p.name in ("functionalize", "eliminate dead code", "partition"))
+
+# Backends that run aten's operators run its random ones too: their numbers are eager's.
+ATEN_JOINT_STEPS = tuple(replace(p, run=lambda g, o: decompose(g, o.decompositions)) if p.name == "decompose" else p for p in JOINT_STEPS)
 
 LOOP_STEPS: tuple[Pass, ...] = (
     Pass("lower", lambda g, o: lower(g)),
@@ -192,7 +196,7 @@ def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) ->
 BACKENDS: dict[str, Callable[[CapturedGraph, list[Tensor], Runner], Compiled]] = {
     "eager": eager_backend,
     "aot_eager": sized(functools.partial(aot_backend, steps=EAGER_JOINT_STEPS)),
-    "aot_eager_decomp": sized(functools.partial(aot_backend, steps=JOINT_STEPS)),
+    "aot_eager_decomp": sized(functools.partial(aot_backend, steps=ATEN_JOINT_STEPS)),
     "lab": sized(lab_backend),
 }
 

@@ -27,12 +27,14 @@ from ..core.provenance import Stack, marks_of, stack_of
 from ..core.schema import base_of
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
+from .random_rows import Draws, rows_by_counter
 from .tracer import Table, Tracer, has_overlap, laid_out_alike, restride
 
 aten = torch.ops.aten
 
 REASONS = {
     "own-row": "a row of ours opens it: its parts fuse with their neighbours",
+    "counter": "it draws random numbers: they are made from a seed that the graph draws once, and may be made again",
     "torch-row": "torch's decomposition opens it",
     "library": "it is a library call that loops of ours would not beat, or draws random numbers in eager's order",
     "basic": "no row opens it: it is basic, or left to aten",
@@ -42,12 +44,14 @@ REASONS = {
 }
 
 
-def decompose(joint: JointGraph, table: Decompositions = "inductor-like") -> JointGraph:
-    """Opens ``joint`` with ``table``. Raises ``InvalidIR`` where a row's results do not fit what they replace."""
+def decompose(joint: JointGraph, table: Decompositions = "inductor-like", by_counter: bool = False) -> JointGraph:
+    """Opens ``joint`` with ``table``; random operators too where numbers are drawn ``by_counter`` (``random_rows.py``).
+
+    Raises ``InvalidIR`` where a row's results do not fit what they replace."""
     if joint.state != "pure":
         raise InvalidIR(f"decompose takes a graph in state 'pure', this one is '{joint.state}'", hint="functionalize it first")
     with torch.inference_mode(False), torch.no_grad():
-        return _Decomposer(joint, table).run()
+        return _Decomposer(joint, table, by_counter).run()
 
 
 @cache
@@ -76,9 +80,10 @@ PRIMS: Table = {torch.ops.prims.convert_element_type.default: _convert}
 
 
 class _Decomposer:
-    def __init__(self, joint: JointGraph, table: Decompositions) -> None:
+    def __init__(self, joint: JointGraph, table: Decompositions, by_counter: bool) -> None:
         self.joint, self.table = joint, table
-        self.rows = rows_of(table)
+        self.random = rows_by_counter(Draws()) if by_counter else {}
+        self.rows = {**rows_of(table), **self.random}
         vals = (n.meta.get("val") for n in joint.graph.nodes)
         self.tracer = Tracer(next((v.fake_mode for v in vals if hasattr(v, "fake_mode")), None), self.rows)
         self.tracer.attributes.update(joint.module.named_buffers())
@@ -142,7 +147,7 @@ class _Decomposer:
             with self.tracer:
                 result = self.opened(row, own, *self.now((old.args, old.kwargs)))
                 if result is not NotImplemented:
-                    self.decide("opened", "own-row" if own else "torch-row")
+                    self.decide("opened", "counter" if op in self.random else "own-row" if own else "torch-row")
                     return self.conform(old, result)
         self.decide("kept", "declined" if row is not None else "library" if op._opname in NEVER else "basic")
         args, kwargs = fx.map_arg((old.args, old.kwargs), lambda n: self.tracer.node(self.env[n]))

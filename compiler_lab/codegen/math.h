@@ -450,3 +450,37 @@ LAB_INLINE uint16_t lab_st_f16(float f) {
   uint32_t h = a < 0x38800000u ? small : a >= 0x477ff000u ? 0x7c00u : normal;                           // 65520 and above: inf
   return (uint16_t)(sign | (a > 0x7f800000u ? 0x7e00u : h));
 }
+
+// ---- random numbers by counter: Philox 4x32-10 of a seed and a position, as core/philox.py has them ----
+struct LabWords { uint32_t a, b, c, d; };
+LAB_INLINE LabWords lab_philox(int64_t seed, int64_t position) {
+  uint32_t a = (uint32_t)position, b = (uint32_t)((uint64_t)position >> 32), c = 0, d = 0, k = (uint32_t)seed, l = (uint32_t)((uint64_t)seed >> 32);
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; round++, k += 0x9e3779b9u, l += 0xbb67ae85u) {
+    const uint64_t p = (uint64_t)a * 0xd2511f53u, q = (uint64_t)c * 0xcd9e8d57u;
+    const uint32_t e = (uint32_t)(q >> 32) ^ b ^ k, f = (uint32_t)(p >> 32) ^ d ^ l;
+    a = e, b = (uint32_t)q, c = f, d = (uint32_t)p;
+  }
+  return {a, b, c, d};
+}
+LAB_INLINE float lab_short_uniform(uint32_t w) { return (float)(int32_t)(w >> 8) * 0x1p-24f; }
+LAB_INLINE double lab_long_uniform(uint32_t high, uint32_t low) { return (double)(int64_t)(((uint64_t)high << 21) | (low >> 11)) * 0x1p-53; }
+LAB_INLINE float lab_rand(int64_t seed, int64_t position) { return lab_short_uniform(lab_philox(seed, position).a); }
+LAB_INLINE double lab_rand64(int64_t seed, int64_t position) {
+  const LabWords w = lab_philox(seed, position);
+  return lab_long_uniform(w.a, w.b);
+}
+LAB_INLINE float lab_randn(int64_t seed, int64_t position) {
+  const LabWords w = lab_philox(seed, position);
+  const float u = lab_short_uniform(w.a), v = lab_short_uniform(w.b);
+  return __builtin_sqrtf(vm_log_f32(1.0f - u) * -2.0f) * vm_cos_f32(v * 0x1.921fb6p+2f);
+}
+LAB_INLINE double lab_randn64(int64_t seed, int64_t position) {
+  const LabWords w = lab_philox(seed, position);
+  const double u = lab_long_uniform(w.a, w.b), v = lab_long_uniform(w.c, w.d);
+  return __builtin_sqrt(vm_log_f64(1.0 - u) * -2.0) * vm_cos_f64(v * 0x1.921fb54442d18p+2);
+}
+LAB_INLINE int64_t lab_randint64(int64_t seed, int64_t position, int64_t low, int64_t high) {
+  const LabWords w = lab_philox(seed, position);
+  return low + (int64_t)((((uint64_t)(w.b & 0x7fffffffu) << 32) | w.a) % (uint64_t)(high - low));
+}

@@ -49,6 +49,7 @@ FLOAT = (
 FUNCTIONS: dict[tuple[str, str], str] = {
     **{(op, ctype): name for op, name in ANY.items() for ctype in dict.fromkeys(COMPUTE.values())},
     **{(op, ctype): f"vm_{op}_{suffix}" for op in FLOAT for ctype, suffix in (("float", "f32"), ("double", "f64"))},
+    **{(op, "int64_t"): f"lab_{op}" for op in ("rand", "rand64", "randn", "randn64", "randint64")},
     **{("pow", ctype): "lab_ipow" for ctype in ("int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")},
 }
 

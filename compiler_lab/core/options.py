@@ -25,6 +25,7 @@ class Options:
     cost_model: CostModel = "bytes"
     activation_memory_budget: float = 1.0  # 1: what the minimum cut saves; 0: as little as can be, the rest is computed again; min_cut's
     decompositions: Decompositions = "inductor-like"
+    fallback_random: bool = False  # eager's own stream of random numbers; otherwise the same distributions by counter, which fuse and are made again
     fusion: bool = True
     max_fused_nodes: int = 64
     recompile_limit: int = 8

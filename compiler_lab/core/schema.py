@@ -108,13 +108,13 @@ def nbytes(value: Any) -> int:
 TORCHS_OWN = frozenset(
     "aten prim prims inductor_prims debugprims rngprims _test _native quantization quantized _quantized quantized_decomposed inductor _inductor_test "
     "mkldnn mkldnn_prepacked mkl onednn xnnpack prepacked sparse c10d c10d_functional _c10d_functional _c10d_functional_autograd _dtensor fsdp symm_mem "
-    "streams profiler static_runtime debug_mode_ops higher_order flex_lib export onnx onnx_symbolic".split()
+    "compiler_lab streams profiler static_runtime debug_mode_ops higher_order flex_lib export onnx onnx_symbolic".split()
 )
-"""Namespaces of operators that come with torch; of all others the schema is somebody's word."""
+"""Namespaces of operators that come with torch, and our own; of all others the schema is somebody's word."""
 
 
 def is_custom(op: Any) -> bool:
-    """An operator that did not come with torch."""
+    """An operator that came neither with torch nor with us."""
     return isinstance(op, torch._ops.OpOverload) and op.namespace not in TORCHS_OWN
 
 

@@ -70,7 +70,7 @@ def apply(fn: Callable[..., Any], *operands: Value | Number) -> Value:
     values = [o if isinstance(o, Value) else peer.body.constant(o, peer.dtype) for o in operands]
     if any(v.dtype != peer.dtype for v in values[first:]) or (first and values[0].dtype != torch.bool):
         raise InvalidIR(f"ops.{fn.__name__} on {', '.join(str(v.dtype) for v in values)}")
-    dtype = torch.bool if fn.__name__ in ops.BOOLEAN else peer.dtype
+    dtype = torch.bool if fn.__name__ in ops.BOOLEAN else ops.RANDOM.get(fn.__name__, peer.dtype)
     return peer.body.emit(fn, tuple(v.node for v in values), dtype)
 
 

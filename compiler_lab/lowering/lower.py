@@ -32,6 +32,7 @@ from .rows_activation import ACTIVATIONS
 from .rows_create import CREATE
 from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE, Pointwise
+from .rows_random import RANDOM
 from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
 from .rows_view import VIEWS
@@ -80,7 +81,7 @@ LIBRARY = frozenset(
 HIDDEN_MUTATION = frozenset({"aten.native_batch_norm.default", "aten.cudnn_batch_norm.default", "aten.miopen_batch_norm.default"})
 """Operators that write running statistics although their schema does not say so."""
 
-ROWS = {**VIEWS, **CREATE, **INDEXED, **REDUCTIONS, **SCANS}
+ROWS = {**VIEWS, **CREATE, **INDEXED, **REDUCTIONS, **SCANS, **RANDOM}
 ELEMENTWISE = {**POINTWISE, **ACTIVATIONS}
 
 

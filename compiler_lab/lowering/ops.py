@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from ..core.philox import rand, rand64, randint64, randn, randn64
 from .index import Index
 
 
@@ -145,12 +146,18 @@ def logical_not(a: Tensor) -> Tensor: return torch.logical_not(a)
 def bitwise_not(a: Tensor) -> Tensor: return torch.bitwise_not(a)
 # fmt: on
 
+RANDOM: dict[str, torch.dtype] = {
+    "rand": torch.float32, "rand64": torch.float64, "randn": torch.float32, "randn64": torch.float64, "randint64": torch.int64,
+}  # fmt: skip
+"""Random numbers of a seed and a position, int64 all of their operands (``core/philox.py``), and what they give."""
+
 BOOLEAN = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "signbit"})
 """Ops whose result is bool whatever their operands are."""
 
 SCALAR: dict[str, Callable[..., Tensor]] = {
     f.__name__: f
     for f in (
+        rand, rand64, randn, randn64, randint64,
         add, sub, mul, truediv, floordiv, trunc_div, remainder, fmod, pow, atan2, hypot, copysign, maximum, minimum, eq, ne, lt, le, gt, ge,
         logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right, nextafter,
         where, neg, abs, sign, reciprocal, relu, exp, exp2, expm1,
@@ -161,6 +168,6 @@ SCALAR: dict[str, Callable[..., Tensor]] = {
 
 EXPENSIVE = frozenset(
     {"pow", "atan2", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "sigmoid"}
+     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "sigmoid", *RANDOM}
 )  # fmt: skip
 """Ops that cost several multiplications: what is not recomputed across phases, and what makes small loops worth a thread."""
