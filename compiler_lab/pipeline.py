@@ -34,9 +34,10 @@ from .core.fx import GraphArtifact, boxed, fork
 from .core.modes import below_modes
 from .core.options import Options
 from .core.recompiled import handed_back
+from .core.sizes import DYNAMIC
 from .frames.attempts import interpret, interpret_piece
 from .frames.capture import Capture
-from .frames.concrete import by_size, is_symbolic
+from .frames.concrete import by_size, is_symbolic, refused
 from .frames.convert import Captured, Stats, unseen
 from .frames.entry import CompiledFunction, compile_function
 from .frames.ir import CapturedGraph
@@ -164,6 +165,8 @@ def bound(graph: CapturedGraph, part: Partition, forward: Compiled, backward: Co
 
 def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
     """All of it: forward and backward are C++ kernels, both built at once."""
+    if is_symbolic(graph.module):
+        raise Unsupported("symbolic sizes", reason=DYNAMIC, why="lowering knows numbers only")
     part = to_partition(graph, args, run, JOINT_STEPS)
     halves = {"forward": part.forward, **({"backward": part.backward} if part.backward is not None else {})}
     with below_modes():
@@ -179,14 +182,18 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
 
 
 def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
-    """``backend`` for graphs with symbolic sizes too, which its stages do not know yet: compiled once for each set of sizes it meets."""
+    """``backend``, which may refuse a graph with symbolic sizes (``Unsupported``): it is then compiled once for each set of sizes that it meets."""
 
     def compiled(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
-        if not is_symbolic(graph.module):
+        try:
             return backend(graph, args, run)
+        except Unsupported as error:
+            if not is_symbolic(graph.module):
+                raise
+            decisions = (*graph.decisions, refused(graph.module, error))
 
         def one(module: fx.GraphModule, tensors: list[Tensor], kept: list[int]) -> Compiled:
-            return backend(CapturedGraph(module, tuple(graph.inputs[i] for i in kept), graph.decisions), tensors, run)
+            return backend(CapturedGraph(module, tuple(graph.inputs[i] for i in kept), decisions), tensors, run)
 
         return by_size(graph.module, args, one, run.options.recompile_limit, unseen)
 
@@ -271,8 +278,8 @@ def compile(
     backend: "lab" (C++ kernels), "aot_eager_decomp", "aot_eager", "eager", a registered name, or ``(gm, example_inputs) -> callable``.
     mode, options: see ``core.options``.
     dynamic: None, sizes are compiled as they come, and a size or int that differs at a later call is symbolic from then on; True, all sizes
-    and int arguments are symbolic from the first call; False, never. 0 and 1 are always compiled by themselves. Stages after capture do not
-    know symbolic sizes yet: every backend but "eager" and callables compiles a symbolic graph once for each set of sizes it meets.
+    and int arguments are symbolic from the first call; False, never. 0 and 1 are always compiled by themselves. Where a stage does not model
+    symbolic sizes (those of "lab" from lowering on do not yet), a symbolic graph is compiled once for each set of sizes that it meets.
     fullgraph: what cannot be captured whole raises ``GraphBroken`` instead of being left to Python.
     observe: called with a ``Step`` after each step, for example ``Trace().append``.
     Raises ``UnknownOption`` for a backend, mode or option that does not exist.

@@ -17,7 +17,7 @@ import torch.fx as fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from ..core.artifact import Decision
-from ..core.schema import is_random, is_view, nbytes, op_name, overload
+from ..core.schema import is_number, is_random, is_view, nbytes, op_name, overload
 
 REASONS: dict[str, str] = {
     # saved
@@ -86,9 +86,9 @@ class Split:
 
 
 def is_fusible(node: fx.Node) -> bool:
-    """Our own kernels can hold it, together with what it reads and what reads it."""
+    """Our own kernels can hold it, together with what it reads and what reads it; a number is in no memory at all."""
     op = overload(node)
-    return is_view(node) or op_name(node) in FUSIBLE or op_name(node) == "getitem" or (op is not None and torch.Tag.pointwise in op.tags)
+    return is_number(node) or is_view(node) or op_name(node) in FUSIBLE or op_name(node) == "getitem" or (op is not None and torch.Tag.pointwise in op.tags)
 
 
 def can_fuse(producer: fx.Node, consumer: fx.Node) -> bool:
@@ -97,10 +97,10 @@ def can_fuse(producer: fx.Node, consumer: fx.Node) -> bool:
 
 
 def is_free(node: fx.Node) -> bool:
-    """Costs nothing to make again: a view, an attribute and its copy, a constant that is made from nothing and not drawn at random."""
+    """Costs nothing to make again: a view, an attribute and its copy, a constant that is made from nothing but sizes and not drawn at random."""
     if node.op == "get_attr" or is_view(node) or op_name(node) == "aten.lift_fresh_copy":
         return True
-    return node.op == "call_function" and not node.all_input_nodes and not is_random(node)
+    return node.op == "call_function" and all(map(is_number, node.all_input_nodes)) and not is_random(node) and not is_number(node)
 
 
 def _must_save(node: fx.Node, split: Split) -> bool:

@@ -13,13 +13,14 @@ and the calling convention stays as it was. Left out: inputs of several dtypes; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.memory import are_kin
+from ..core.sizes import plain, same
 from ..core.strides import contiguous_stride, is_dense
 from .overlap import overlapping
 from .tracer import has_overlap, laid_out_alike, storage_length
@@ -33,6 +34,7 @@ BASE_REASONS = {
 
 
 WINDOWS = "an input has several elements in one place, and not by expansion alone"
+OPEN = "their sizes are symbols, so where they lie to each other differs from call to call"
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,14 @@ class Group:
 
     members: tuple[int, ...]
     offsets: tuple[int, ...]
-    length: int
+    length: int = field(compare=False)
     refused: str = ""
     kin: bool = False
 
     def base(self, leaves: Sequence[Tensor]) -> tuple[Tensor, str]:
         """The base of ``leaves``, the group's inputs in order, and its row of ``BASE_REASONS``."""
         placed = list(zip(leaves, self.offsets, strict=True))
-        whole = next((t for t, at in placed if not at and t.numel() == self.length and is_dense(t.shape, t.stride())), None)
+        whole = next((t for t, at in placed if not at and same(t.numel(), self.length) and is_dense(t.shape, t.stride())), None)
         return (self._row(placed), "made-up") if whole is None else (whole.clone(), "one-of-them")
 
     def views(self, base: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -70,9 +72,9 @@ class Group:
 
 
 def _view(base: Tensor, like: Tensor, at: int) -> Tensor:
-    if not at and laid_out_alike(base, like) and base.stride() == like.stride():
+    if not at and laid_out_alike(base, like) and plain(base.stride()) == plain(like.stride()):
         return aten.alias.default(base)
-    if base.is_contiguous() and like.stride() == contiguous_stride(like.shape):
+    if base.is_contiguous() and plain(like.stride()) == plain(contiguous_stride(like.shape)):
         part = _flat(base)[at : at + like.numel()]
         return part if like.dim() == 1 else part.view(like.shape)
     if base.is_contiguous() and like.dim() == 1 and like.stride(0):

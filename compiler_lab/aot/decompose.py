@@ -24,7 +24,8 @@ from ..core.errors import InvalidIR, UnknownOption
 from ..core.fx import target_name
 from ..core.options import Decompositions
 from ..core.provenance import Stack, marks_of, stack_of
-from ..core.schema import base_of
+from ..core.schema import base_of, is_number
+from ..core.sizes import composed, same
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
 from .random_rows import Draws, rows_by_counter
@@ -105,6 +106,8 @@ class _Decomposer:
             self.tracer.marks = marks_of(node)
             if node.op == "output":
                 self.output(node)
+            elif is_number(node):
+                self.env[node] = self.number(node)
             elif node.op in ("placeholder", "get_attr"):
                 new = self.tracer.graph.create_node(node.op, node.target, name=node.name)
                 self.env[node] = self.keep(new, node.meta["val"])
@@ -114,6 +117,17 @@ class _Decomposer:
             else:
                 self.env[node] = self.call(node)
         return JointGraph(self.tracer.module(), self.joint.spec, "decomposed", tuple(self.decisions))
+
+    def number(self, old: fx.Node) -> Any:
+        """The number itself, which its node stands for wherever it is an argument."""
+        args, kwargs = self.numbered((old.args, old.kwargs))
+        new = self.tracer.graph.create_node(old.op, old.target, args, kwargs, name=old.name)
+        self.tracer.numbers.bind(old.meta["val"], self.tracer.finish(new, old.meta["val"]))
+        return old.meta["val"]
+
+    def numbered(self, a: Any) -> Any:
+        """Arguments of the old graph as arguments of the new one."""
+        return fx.map_arg(a, lambda n: self.tracer.numbers.node(self.env[n]) if is_number(n) else self.tracer.node(self.env[n]))
 
     def keep(self, new: fx.Node, val: Any) -> Any:
         """``new`` stands for ``val``: a tensor, or several of which each gets a node."""
@@ -150,16 +164,18 @@ class _Decomposer:
                     self.decide("opened", "counter" if op in self.random else "own-row" if own else "torch-row")
                     return self.conform(old, result)
         self.decide("kept", "declined" if row is not None else "library" if op._opname in NEVER else "basic")
-        args, kwargs = fx.map_arg((old.args, old.kwargs), lambda n: self.tracer.node(self.env[n]))
+        args, kwargs = self.numbered((old.args, old.kwargs))
         return self.keep(self.tracer.graph.create_node("call_function", op, args, kwargs, name=old.name), old.meta["val"])
 
     def opened(self, row: Any, own: bool, args: Any, kwargs: Any) -> Any:
         from torch._subclasses.fake_tensor import DataDependentOutputException
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
         try:
-            return row(*args, **kwargs)
-        except DataDependentOutputException:
-            if own:
+            with composed(self.joint.spec.symbolic):
+                return row(*args, **kwargs)
+        except (DataDependentOutputException, GuardOnDataDependentSymNode):
+            if own and not self.joint.spec.symbolic:
                 raise
             return NotImplemented  # torch's row looks at numbers: the operator stays, and what the row began is dead
 
@@ -173,7 +189,7 @@ class _Decomposer:
         return [self.fit(r, v) if isinstance(v, Tensor) and r is not None else None for r, v in zip(result, val, strict=True)]
 
     def fit(self, result: Tensor, like: Tensor) -> Tensor:
-        if result.shape != like.shape:
+        if not same(result.shape, like.shape) and result.shape != like.shape:
             raise InvalidIR(f"the decomposition of {self.old.target} gives shape {tuple(result.shape)}, not {tuple(like.shape)}")
         if result.dtype != like.dtype:
             result = aten._to_copy.default(result, dtype=like.dtype)
@@ -186,8 +202,8 @@ class _Decomposer:
         spec, taken = self.joint.spec, set[fx.Node]()
         returned: list[fx.Node | None] = []
         for i, a in enumerate(self.joint.outputs):
-            if not isinstance(a, fx.Node):
-                returned.append(None)
+            if not isinstance(a, fx.Node) or is_number(a):
+                returned.append(self.numbered(a))
                 continue
             self.old, value = a, self.env[a]
             root = base_of(self.tracer.node(value))

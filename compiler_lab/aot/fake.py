@@ -43,6 +43,8 @@ class Fakes:
         self.mode, self.type, self.in_kernel = mode, FakeTensor, in_kernel_invocation_manager
 
     def run(self, func: OpOverload, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.mode.shape_env is not None:  # compiled kernels know numbers only
+            return self.mode.dispatch(func, types, args, kwargs)
         if func in ALIKE:
             like = self.alike(args)
             if like is not None:

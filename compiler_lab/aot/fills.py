@@ -14,6 +14,8 @@ import torch.fx as fx
 from torch import Tensor
 from torch._ops import OpOverload
 
+from ..core.sizes import same
+
 aten = torch.ops.aten
 
 
@@ -22,7 +24,7 @@ def conform(emit: Callable[..., fx.Node], node: fx.Node, like: Tensor) -> fx.Nod
     val = node.meta["val"]
     if val.dtype != like.dtype:
         node = emit(aten._to_copy.default, node, dtype=like.dtype)
-    return node if val.shape == like.shape else emit(aten.expand.default, node, list(like.shape))
+    return node if same(val.shape, like.shape) else emit(aten.expand.default, node, list(like.shape))
 
 
 def _fill(emit: Callable[..., fx.Node], like: Tensor, value: Any) -> fx.Node:

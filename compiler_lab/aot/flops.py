@@ -11,6 +11,7 @@ import torch
 import torch.fx as fx
 
 from ..core.schema import is_view, op_name, overload
+from ..core.sizes import depends, hint
 
 SAME_FORMULA = {"aten._scaled_dot_product_flash_attention_for_cpu": torch.ops.aten._scaled_dot_product_flash_attention}
 """Operators that torch has no formula for, and one of the same shapes that has one."""
@@ -24,9 +25,18 @@ def flops(node: fx.Node) -> int:
     formula = flop_registry.get(SAME_FORMULA.get(op_name(node), op.overloadpacket)) if op is not None else None
     if formula is None:
         return 0
-    value: Any = lambda n: n.meta["val"]
+    value: Any = lambda n: of_numbers(n.meta["val"])
     args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
-    return int(formula(*args, **kwargs, out_val=node.meta["val"]))
+    return int(formula(*args, **kwargs, out_val=of_numbers(node.meta["val"])))
+
+
+def of_numbers(value: Any) -> Any:
+    """``value`` with the sizes of the first call."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(of_numbers, value))
+    if not isinstance(value, torch.Tensor):
+        return hint(value)
+    return torch.empty([hint(n) for n in value.shape], dtype=value.dtype, device="meta") if depends(value) else value
 
 
 def element_ops(node: fx.Node) -> int:
@@ -38,7 +48,7 @@ def element_ops(node: fx.Node) -> int:
 
 def _elements(value: Any) -> int:
     if isinstance(value, torch.Tensor):
-        return value.numel()
+        return hint(value.numel())
     return sum(map(_elements, value)) if isinstance(value, (tuple, list)) else 0
 
 

@@ -12,7 +12,7 @@ The functional twin of an operator is found by its schema. PyTorch's counterpart
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -27,10 +27,12 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ..core.artifact import Decision
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import inherit, own_location, stack_of
-from ..core.schema import base_of, bound, is_view, written_names
+from ..core.schema import base_of, bound, is_number, is_view, written_names
+from ..core.sizes import composed, decided, same
 from ..core.strides import is_dense
 from .fills import FILLS, conform
 from .ir import JointGraph
+from .numbers import Numbers
 from .overlap import in_step, overlapping
 from .schemas import call_of, functional_twin
 from .tracer import has_overlap, laid_out_alike, restride, storage_length
@@ -96,7 +98,8 @@ class _Functionalizer:
         self.old: fx.Node = joint.graph.output_node()
         self.decisions: list[Decision] = []
         self.taken = {n.name for n in joint.graph.nodes}
-        self.numbers: dict[str, count[int]] = {}
+        self.suffixes: dict[str, count[int]] = {}
+        self.numbers = Numbers(lambda target, args, val: self.node(target, args, {}, val))
         self.fake_mode = next((v.fake_mode for n in joint.graph.nodes if hasattr(v := n.meta.get("val"), "fake_mode")), nullcontext())
 
     def run(self) -> JointGraph:
@@ -105,8 +108,14 @@ class _Functionalizer:
             if node.op == "output":
                 self.output(node)
             elif node.op in ("placeholder", "get_attr"):
-                new = self.graph.create_node(node.op, node.target, name=node.name)
-                self.env[node] = self.fresh(self.stamp(new, node.meta["val"]), node.meta["val"])
+                new = self.stamp(self.graph.create_node(node.op, node.target, name=node.name), node.meta["val"])
+                if not is_number(node):
+                    self.env[node] = self.fresh(new, node.meta["val"])
+                    self.numbers.offer(node.meta["val"], new)
+                else:
+                    self.numbers.bind(node.meta["val"], new)
+            elif is_number(node):
+                self.number(node)
             elif node.target is operator.getitem:
                 self.env[node] = self.element(*node.args)
             else:
@@ -128,15 +137,23 @@ class _Functionalizer:
         return self.node(op, args, kwargs, None)
 
     def node(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], val: Any, name: str = "") -> fx.Node:
+        """Numbers among the arguments are given as they are, and become nodes."""
         if val is None:
             fake_args, fake_kwargs = fx.map_arg((tuple(args), dict(kwargs)), lambda n: n.meta["val"])
-            with self.fake_mode:
+            with self.fake_mode, composed(self.joint.spec.symbolic):
                 val = op(*fake_args, **fake_kwargs)
-        return self.stamp(self.graph.create_node("call_function", op, tuple(args), dict(kwargs), name=name or self.name(op._opname)), val)
+        lowered, named = (tuple(args), dict(kwargs)) if not self.joint.spec.symbolic else self.lowered((tuple(args), dict(kwargs)))
+        stem = getattr(op, "_opname", None) or op.__name__
+        return self.stamp(self.graph.create_node("call_function", op, lowered, named, name=name or self.name(stem)), val)
+
+    def lowered(self, a: Any) -> Any:
+        if isinstance(a, (tuple, list)):
+            return (list if isinstance(a, list) else tuple)(map(self.lowered, a))
+        return {k: self.lowered(v) for k, v in a.items()} if isinstance(a, dict) else self.numbers.node(a)
 
     def name(self, stem: str) -> str:
         """A name that no node of the graph that came in has: what is untouched keeps its own."""
-        name = next(n for i in self.numbers.setdefault(stem, count()) if (n := f"{stem}_{i}" if i else stem) not in self.taken)
+        name = next(n for i in self.suffixes.setdefault(stem, count()) if (n := f"{stem}_{i}" if i else stem) not in self.taken)
         self.taken.add(name)
         return name
 
@@ -145,6 +162,11 @@ class _Functionalizer:
 
     def unsupported(self, what: str, reason: str, why: str = "") -> Unsupported:
         return Unsupported(what, reason=reason, where=own_location(stack_of(self.old)), why=why)
+
+    def number(self, old: fx.Node) -> None:
+        """It is the same whatever has been written since; unless arithmetic has given it already, it is computed as before."""
+        args, kwargs = self.now((old.args, old.kwargs))
+        self.numbers.bind(old.meta["val"], self.node(old.target, args, kwargs, old.meta["val"], old.name))
 
     # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -199,8 +221,8 @@ class _Functionalizer:
             raise self.unsupported(f"{op} of memory that was written to, past the elements of what it is taken of", "as-strided-layout")
 
     def now(self, old: Any) -> Any:
-        """Arguments of the old graph as arguments of the new one, read now."""
-        return fx.map_arg(old, lambda n: self.read(self.view_of(n)))
+        """Arguments of the old graph as arguments of the new one, read now; numbers as they are."""
+        return fx.map_arg(old, lambda n: n.meta["val"] if is_number(n) else self.read(self.view_of(n)))
 
     def element(self, source: fx.Node, index: int) -> View | None:
         found = self.env[source]
@@ -235,8 +257,8 @@ class _Functionalizer:
         fx.map_arg((args, kwargs), new.append)
         before: list[fx.Node] = []
         fx.map_arg((old.args, old.kwargs), before.append)
-        same = all(_same_place(a.meta["val"], b.meta["val"]) for a, b in zip(new, before, strict=True))
-        return old.meta["val"] if same else None
+        tensors = [n for n in before if not is_number(n)]
+        return old.meta["val"] if all(_same_place(a.meta["val"], b.meta["val"]) for a, b in zip(new, tensors, strict=True)) else None
 
     def view(self, old: fx.Node, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> View:
         source = old.args[0]
@@ -297,8 +319,8 @@ class _Functionalizer:
 
     def resize(self, target: Any, after: Any) -> None:
         """``out`` without elements gets memory of the result's size."""
-        if isinstance(target, fx.Node) and isinstance(after, Tensor) and after.shape != (view := self.view_of(target)).like.shape:
-            if view.like.numel():
+        if isinstance(target, fx.Node) and isinstance(after, Tensor) and not same(after.shape, (view := self.view_of(target)).like.shape):
+            if decided(view.like.numel() != 0):
                 raise self.unsupported(f"{self.old.target} changes the size of a tensor that has elements", "storage-change")
             self.env[target] = self.fresh(view.node, after)
 
@@ -326,7 +348,7 @@ class _Functionalizer:
         for name, value in arguments.items():
             nodes: list[fx.Node] = []
             fx.map_arg(value, nodes.append)
-            found += [(name, i, self.view_of(n)) for i, n in enumerate(nodes)]
+            found += [(name, i, self.view_of(n)) for i, n in enumerate(nodes) if not is_number(n)]
         for name, i, target in found if len(found) > 1 else ():
             for other, j, view in found if name in written else ():
                 if view.base is not target.base or (name, i) == (other, j) or not overlapping(target.like, view.like):
@@ -368,8 +390,9 @@ class _Functionalizer:
 
     def output(self, old: fx.Node) -> None:
         spec, taken = self.joint.spec, set[fx.Node]()
-        returned = [None if a is None else self.read(self.view_of(a)) for a in self.joint.outputs]
-        recorded = [None if a is None else self.view_of(a).like for a in self.joint.outputs]
+        is_tensor: Callable[[Any], bool] = lambda a: isinstance(a, fx.Node) and not is_number(a)
+        returned = [self.read(self.view_of(a)) if is_tensor(a) else self.lowered(self.now(a)) for a in self.joint.outputs]
+        recorded = [self.view_of(a).like if is_tensor(a) else None for a in self.joint.outputs]
         count = len(spec.mutations)
         for i, (node, like) in enumerate(zip(returned, recorded, strict=True)):
             if node is None or like is None:
@@ -405,4 +428,4 @@ def _same_layout(a: Any, b: Any) -> bool:
 
 
 def _same_place(a: Any, b: Any) -> bool:
-    return _same_layout(a, b) and (not isinstance(a, Tensor) or a.storage_offset() == b.storage_offset())
+    return _same_layout(a, b) and (not isinstance(a, Tensor) or same(a.storage_offset(), b.storage_offset()))

@@ -5,12 +5,16 @@ A joint graph takes ``(primals..., tangents...)`` and returns ``(updates..., out
 * ``primals_N``   the captured graph's inputs in order; ``tangents_N`` one for each output that requires grad
 * updates        the new value of each input the program mutates, in the order of ``spec.mutations``
 * outputs        the program's outputs in order (None stands where an output is an alias or a constant, see ``OutputSpec``), then
-                 hidden ones: memory that the program returns views of, and not itself, and new values of inputs that have a gradient
+                 hidden ones: memory that the program returns views of, and not itself, new values of inputs that have a gradient, and
+                 numbers that views are made with
 * gradients      one for each primal in order, None where it requires none
 
 The same graph is "joint" as traced, "pure" once functionalized, "decomposed" once opened; ``state`` tells. The forward graph
 of a ``Partition`` takes the primals and returns ``(updates..., outputs..., saved...)``; the backward one takes
 ``(saved..., tangents...)`` and returns one value for each primal (None where it requires no grad).
+
+Where sizes are symbols (``spec.symbolic``), some primals are numbers, and so may outputs and saved values be; a number has no tangent, and its gradient
+is None.
 
 An output that is a view is no result of the graph: the graph gives the memory, ``spec.views`` says with which of the program's own view
 operators the output is made from it. They run where the program was called, outside of the function that autograd sees, so that
@@ -33,6 +37,16 @@ from ..core.errors import InvalidIR
 from ..core.fx import GraphArtifact, format_arg
 
 State = Literal["joint", "pure", "decomposed"]
+
+
+@dataclass(frozen=True)
+class GraphNumber:
+    """In the place of an argument: the number that the graph returns as this output."""
+
+    output: int
+
+    def __repr__(self) -> str:
+        return f"output {self.output}"
 
 
 @dataclass(frozen=True)
@@ -61,13 +75,14 @@ class OutputSpec:
     """One output of the program.
 
     tensor    a graph output, fresh memory
+    number    a graph output that is an int, a float or a bool
     input     the input ``base`` itself is returned
     view      what step ``base`` of ``JointSpec.views`` gives
     same      the same tensor object as output number ``base``
     constant  the plain value ``constant``
     """
 
-    kind: Literal["tensor", "input", "view", "same", "constant"]
+    kind: Literal["tensor", "number", "input", "view", "same", "constant"]
     requires_grad: bool = False
     base: int = -1
     constant: Any = None
@@ -79,7 +94,7 @@ class JointSpec:
     """The calling convention of a joint graph and of everything made from it."""
 
     primals: int
-    outputs: tuple[OutputSpec, ...]  # the program's, then ``hidden`` of kind "tensor"
+    outputs: tuple[OutputSpec, ...]  # the program's, then ``hidden`` of kind "tensor" or "number"
     mutations: tuple[int, ...] = ()  # primal indices, in the order their updates are returned
     needs_grad: tuple[bool, ...] = ()  # per primal: a gradient is computed for it
     tangents: tuple[int, ...] = ()  # output indices, in the order of the tangents
@@ -89,6 +104,8 @@ class JointSpec:
     hidden: int = 0
     rewrites: tuple[tuple[int, int], ...] = ()  # (primal, output): the primal becomes this value, with its gradient, before views are made
     shared: tuple[int, ...] = ()  # primals on the memory of others that are overwritten: they may have another value after the call, too
+    symbolic: bool = False  # sizes are symbols: layouts are those of each call
+    numbers: tuple[int, ...] = ()  # primal indices of those that are no tensors
 
     @property
     def forward_outputs(self) -> int:
@@ -120,10 +137,10 @@ class JointSpec:
             if not 0 <= index < sizes.get(kind, k) or (kind == "output" and self.outputs[index].kind != "tensor"):
                 raise InvalidIR(f"{stage}: view {k} is one of {kind} {index}, which is not there")
         for i, out in enumerate(self.outputs):
-            known = {"tensor": 1, "constant": 1, "input": self.primals, "same": i, "view": len(self.views)}[out.kind]
-            if out.kind not in ("tensor", "constant") and not 0 <= out.base < known:
+            known = {"tensor": 1, "number": 1, "constant": 1, "input": self.primals, "same": i, "view": len(self.views)}[out.kind]
+            if out.kind not in ("tensor", "number", "constant") and not 0 <= out.base < known:
                 raise InvalidIR(f"{stage}: output {i} is {out.kind} {out.base}, which is not there")
-            if i >= self.visible and out.kind != "tensor":
+            if i >= self.visible and out.kind not in ("tensor", "number"):
                 raise InvalidIR(f"{stage}: the hidden output {i} is no graph output")
         if any(not 0 <= i < self.primals for i in self.shared):
             raise InvalidIR(f"{stage}: an input that shares memory is not there")

@@ -6,10 +6,12 @@ Always holds: every node has parents in the torch-level graph and the stack of t
 forward line whose gradient they compute; the sum of two gradients belongs to the line that made the value they are gradients of.
 How: autograd numbers its nodes as it makes them, so the numbers made while a torch-level node runs are that node's; in the
 backward, the autograd node being evaluated is asked for its number.
-PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out:
-symbolic sizes, tensor subclasses, programs partly in inference mode. Inputs that share memory, and of which one is written, stand for views
+Sizes that the graph has as symbols stay symbols: an input that is a number is a placeholder, a size that an operator is given is a node. What
+the operators ask about them is a guard of the graph's ``ShapeEnv``, which capture makes guards of when the compile has ended.
+PyTorch's counterpart: ``torch/_functorch/_aot_autograd/graph_capture.py`` and ``collect_metadata_analysis.py``. Left out: tensor subclasses,
+programs partly in inference mode. Inputs that share memory, and of which one is written, stand for views
 of one base in the trace (``bases.py``): whether inputs share memory is seen here, from those given, and checked by nobody when the graph runs:
-that it is so at each call is for whoever calls it to see to (capture guards it). An input that the
+that it is so at each call is for whoever calls it to see to (capture guards it); inputs of symbolic sizes may not. An input that the
 program overwrites with what has a gradient (or that has one itself, and is no leaf) stands for a copy in the trace: what the copy is at the end
 is an output, which the run copies into the input where autograd sees it. What each output is, is found in ``outputs.py``.
 """
@@ -17,8 +19,9 @@ is an output, which the run copies into the input where autograd sees it. What e
 from __future__ import annotations
 
 import bisect
+import math
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,8 +37,9 @@ from ..core.fakes import fake_mode, registration, without_kernel
 from ..core.fx import GraphArtifact, target_name
 from ..core.modes import enter_inference, exit_inference, no_autocast, no_autocast_cache, outside_inference
 from ..core.provenance import Stack, own_location, stack_of
+from ..core.sizes import SYMBOLIC, composed, depends, plain
 from ..core.strides import is_dense
-from .bases import BASE_REASONS, Group, groups_of, lone
+from .bases import BASE_REASONS, OPEN, Group, groups_of, lone
 from .ir import JointGraph, JointSpec
 from .outputs import OUTPUT_REASONS, Outputs, places_of, seen_through
 from .tracer import Tracer, has_overlap, storage_of
@@ -54,7 +58,8 @@ REASONS = {
 def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool | None = None) -> JointGraph:
     """Traces ``graph`` and its gradient.
 
-    args: one tensor for each placeholder (real or fake); none: the placeholders' recorded values; for a ``CapturedGraph``, fewer than
+    args: one for each placeholder, a tensor (real or fake), or a number where the graph takes one; none: the placeholders' recorded values, which
+    go before ``args`` where they have symbolic sizes; for a ``CapturedGraph``, fewer than
     all are the user's own arguments in order, the rest (parameters, globals) being taken as recorded.
     grad_enabled: the grad mode the graph is entered with; by default the present one.
     Arguments that share memory are taken to share it in this way at each call of what is made of the graph, which checks nothing.
@@ -64,13 +69,15 @@ def joint(graph: GraphArtifact | fx.GraphModule, *args: Any, grad_enabled: bool 
     stage = "frames" if isinstance(graph, fx.GraphModule) else graph.stage
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = _arguments(graph, placeholders, args)
+    recorded = [n.meta.get("val") for n in placeholders]
+    samples = [r if depends(r) else v for r, v in zip(recorded, values, strict=True)]
     grad_enabled = torch.is_grad_enabled() if grad_enabled is None else grad_enabled
-    groups = groups_of(values)
+    groups = tuple(replace(g, refused=g.refused or OPEN) if any(depends(samples[i]) for i in g.members) else g for g in groups_of(values))
     made: JointGraph | tuple[Group, ...] = ()
     while not isinstance(made, JointGraph):
         with outside_inference(), no_autocast_cache(), _recurrent_layers_open():
             torch._C._set_grad_enabled(grad_enabled)
-            made = _Joint(module, stage, values, grad_enabled, groups, made).attempt(values)
+            made = _Joint(module, stage, values, samples, grad_enabled, groups, made).attempt(values)
     return made
 
 
@@ -108,14 +115,18 @@ def _arguments(graph: Any, placeholders: Sequence[fx.Node], args: Sequence[Any])
 @dataclass(frozen=True)
 class Primal:
     """An input under trace: its node in the torch-level graph, the tensor that the program sees, what that was at entry, and the leaf
-    that gradients are of: the same tensor, but where the program writes to it what has a gradient."""
+    that gradients are of: the same tensor, but where the program writes to it what has a gradient. A number is all of it as it is."""
 
     node: fx.Node
-    tensor: Tensor
-    leaf: Tensor
-    requires_grad: bool
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    tensor: Any
+    leaf: Any
+    requires_grad: bool = False
+    shape: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.tensor, Tensor)
 
 
 def _fake_mode(values: Sequence[Any]) -> Any:
@@ -128,10 +139,18 @@ class _Joint:
     """One trace: the tracer, the provenance of autograd nodes, and what is known of each input and output."""
 
     def __init__(
-        self, module: fx.GraphModule, stage: str, values: Sequence[Any], grad_enabled: bool, groups: tuple[Group, ...], based: tuple[Group, ...]
+        self,
+        module: fx.GraphModule,
+        stage: str,
+        values: Sequence[Any],
+        samples: Sequence[Any],
+        grad_enabled: bool,
+        groups: tuple[Group, ...],
+        based: tuple[Group, ...],
     ) -> None:
         self.module, self.stage, self.grad_enabled, self.groups, self.based = module, stage, grad_enabled, groups, based
-        self.tracer = Tracer(_fake_mode(values))
+        self.samples, self.symbolic = samples, any(map(depends, samples))
+        self.tracer = Tracer(_fake_mode(samples))
         self.decisions: list[Decision] = []
         self.current: fx.Node = next(iter(module.graph.nodes))
         self.starts: list[int] = []
@@ -139,7 +158,7 @@ class _Joint:
         self.tracer.origin = lambda: self.origin_of(self.current)
         self.inference = self.in_inference()
         nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
-        self.primals = [self.primal(i, n, v) for i, (n, v) in enumerate(zip(nodes, values, strict=True))]
+        self.primals = [self.primal(i, *found) for i, found in enumerate(zip(nodes, values, samples, strict=True))]
 
     def origin_of(self, node: fx.Node) -> tuple[tuple[str, ...], Stack]:
         return (f"{self.stage}/{node.name}",), stack_of(node)
@@ -165,16 +184,24 @@ class _Joint:
 
     # -- inputs -----------------------------------------------------------------------------------------------------------
 
-    def primal(self, index: int, node: fx.Node, value: Any) -> Primal:
-        if not isinstance(value, Tensor):
+    def primal(self, index: int, node: fx.Node, value: Any, sample: Any) -> Primal:
+        """``sample``: the value that the trace takes, which may have symbolic sizes."""
+        if isinstance(sample, torch.SymInt):
+            self.current = node
+            self.tracer.placeholder(f"primals_{index + 1}", sample)
+            return Primal(node, sample, sample)
+        if not isinstance(value, Tensor) or not isinstance(sample, Tensor):
             raise self.unsupported(node, f"input {node.name} is a {type(value).__name__}, not a tensor", "non-tensor-input")
-        fake = self.tracer.fake_mode.from_tensor(value, static_shapes=True)
-        if fake.layout != torch.strided or fake._has_symbolic_sizes_strides:
-            raise self.unsupported(node, f"input {node.name} is sparse or has a symbolic size", "input-layout")
+        fake = sample if depends(sample) else self.tracer.fake_mode.from_tensor(sample, static_shapes=True)
+        if fake.layout != torch.strided:
+            raise self.unsupported(node, f"input {node.name} is sparse", "input-layout")
         tensor = self.tracer.snapshot(fake).requires_grad_(value.requires_grad)
         self.current = node
         self.tracer.placeholder(f"primals_{index + 1}", tensor)
         return Primal(node, tensor, tensor, value.requires_grad, tuple(fake.shape), tuple(fake.stride()))
+
+    def tensors(self) -> Iterator[tuple[int, Primal]]:
+        return ((i, p) for i, p in enumerate(self.primals) if p.is_tensor)
 
     def join(self, group: Group) -> Tensor:
         """The program gets views of one base for the inputs of ``group``; the base."""
@@ -198,9 +225,9 @@ class _Joint:
     def to_join(self, error: Unsupported, values: Sequence[Any]) -> tuple[Group, ...]:
         """The groups to trace with next, where ``error`` may come from inputs that are written to with history, or share memory."""
         if error.reason == "mutation-requires-grad":
-            suspects = {i for i, p in enumerate(self.primals) if p.tensor.requires_grad != p.requires_grad}
+            suspects = {i for i, p in self.tensors() if p.tensor.requires_grad != p.requires_grad}
         elif "a leaf Variable that requires grad is being used in an in-place operation" in error.why:
-            suspects = {i for i, v in enumerate(values) if v.requires_grad and not v.is_leaf}
+            suspects = {i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad and not v.is_leaf}
         elif error.reason in ("trace-failed", "backward-failed"):
             suspects = set[int]()
         else:
@@ -208,7 +235,7 @@ class _Joint:
         groups = [g for g in self.groups if not g.refused]
         inside = {i for g in groups for i in g.members}
         known = {g.members[0] for g in self.based if len(g.members) == 1}
-        return (*groups, *(lone(i, values[i]) for i in sorted((suspects | known) - inside)))
+        return (*groups, *(lone(i, self.samples[i]) for i in sorted((suspects | known) - inside)))
 
     def attempt(self, values: Sequence[Any]) -> JointGraph | tuple[Group, ...]:
         """The trace, or the groups to trace again with: the program writes to other inputs than was thought."""
@@ -246,7 +273,9 @@ class _Joint:
         gradients = self.backward([outputs[i] for i in tangents], output) if tangents else [None] * len(self.primals)
         node = self.tracer.node
         returned = [node(self.primals[i].tensor) for i in mutations]
-        returned += [node(o) if s.kind == "tensor" else None for o, s in zip(outputs, specs, strict=True)]
+        returned += [
+            node(o) if s.kind == "tensor" else self.tracer.numbers.node(o) if s.kind == "number" else None for o, s in zip(outputs, specs, strict=True)
+        ]
         returned += [None if g is None else node(g) for g in gradients]
         self.current = output
         out = self.tracer.graph.output(tuple(returned))
@@ -256,12 +285,13 @@ class _Joint:
             self.decide("backward", output, "none", "nothing-requires-grad" if self.grad_enabled else "no-grad-mode")
         views, hidden = tuple(found.steps), found.hidden
         spec = JointSpec(len(self.primals), tuple(specs), mutations, needs_grad, tangents, self.grad_enabled, self.inference, views, hidden, rewrites, shared)
+        spec = replace(spec, symbolic=self.symbolic, numbers=tuple(i for i, p in enumerate(self.primals) if not p.is_tensor))
         return JointGraph(self.tracer.module(), spec, "joint", tuple(self.decisions))
 
     def forward(self) -> list[Any]:
         """The program's outputs, flat; afterwards ``current`` is its output node."""
         try:
-            with self.tracer:
+            with self.tracer, composed(self.symbolic):
                 result = _Forward(self).run(*(p.tensor for p in self.primals))
         except RuntimeError as error:
             if (op := without_kernel(error)) is not None:
@@ -279,7 +309,7 @@ class _Joint:
     def written(self) -> frozenset[int]:
         """The inputs that the program writes to themselves, and not only through memory that they share."""
         on: dict[Any, list[int]] = {}
-        for i, p in enumerate(self.primals):
+        for i, p in self.tensors():
             on.setdefault(storage_of(p.tensor), []).append(i)
         found: set[int] = set()
         for storage, members in on.items():
@@ -302,8 +332,8 @@ class _Joint:
     def mutations(self, written: frozenset[int], rewritten: frozenset[int], shared: tuple[int, ...]) -> tuple[int, ...]:
         """The inputs whose new values the graph returns, of those ``written``; ``rewritten`` ones get them with their history."""
         followed = rewritten.union(*(g.members for g in self.based if rewritten & set(g.members)))
-        for i, p in enumerate(self.primals):
-            if p.tensor.shape != p.shape or p.tensor.stride() != p.stride:
+        for i, p in self.tensors():
+            if plain((*p.tensor.shape, *p.tensor.stride())) != plain((*p.shape, *p.stride)):
                 raise self.unsupported(p.node, f"the shape of input {p.node.name} is changed in place", "metadata-mutation")
             if p.tensor.requires_grad != p.requires_grad and i not in followed:
                 raise self.unsupported(p.node, f"input {p.node.name} is overwritten with a value that requires grad", "mutation-requires-grad")
@@ -321,7 +351,7 @@ class _Joint:
         """The inputs that are not written to themselves, on memory of one that is."""
         memory = {storage_of(self.primals[i].leaf) for i in written}
         near = {i for g in self.groups if written & set(g.members) for i in g.members}
-        return tuple(i for i, p in enumerate(self.primals) if i not in written and (i in near or storage_of(p.leaf) in memory))
+        return tuple(i for i, p in self.tensors() if i not in written and (i in near or storage_of(p.leaf) in memory))
 
     def backward(self, outputs: list[Tensor], output: fx.Node) -> list[Tensor | None]:
         """Gradients of ``outputs`` for each primal, None where it requires none or the outputs do not depend on it."""
@@ -333,7 +363,7 @@ class _Joint:
         owners.watch(outputs)
         self.tracer.origin = owners.origin
         try:
-            with self.tracer, torch.autograd.set_multithreading_enabled(False), no_autocast():
+            with self.tracer, composed(self.symbolic), torch.autograd.set_multithreading_enabled(False), no_autocast():
                 found = iter(torch.autograd.grad(outputs, wanted, tangents, allow_unused=True))
         except RuntimeError as error:
             raise self.unsupported(output, "the gradient does not run on fake tensors", "backward-failed", str(error)) from error
@@ -358,6 +388,10 @@ class _Joint:
         return like
 
 
+OF_SYMBOLS: dict[Any, Any] = {float: torch.sym_float, int: math.trunc, math.sqrt: getattr(torch, "_sym_sqrt")}  # noqa: B009 (not annotated)
+"""Functions of numbers that would give one for the sizes at the first call -> those that give a symbol for a symbol, and a number for a number."""
+
+
 class _Forward(fx.Interpreter):
     """Runs the torch-level graph; each node is announced before it runs."""
 
@@ -371,7 +405,19 @@ class _Forward(fx.Interpreter):
             torch._C._set_grad_enabled(False)  # all of the program is in inference mode: that of the keys is left to the run
             return None
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return getattr(self, n.op)(n.target, args, kwargs)
+        target = OF_SYMBOLS.get(n.target, n.target) if n.op == "call_function" and args and isinstance(args[0], SYMBOLIC) else n.target
+        result = getattr(self, n.op)(target, args, kwargs)
+        if isinstance(result, SYMBOLIC):
+            self.number(n, target, args, result)
+        return result
+
+    def number(self, n: fx.Node, target: Any, args: Sequence[Any], result: Any) -> None:
+        """Arithmetic is recorded as the program wrote it; what is read from a tensor, as it is read."""
+        numbers = self.trace.tracer.numbers
+        if n.op == "call_function" and all(isinstance(a, (*SYMBOLIC, int, float)) for a in args):
+            numbers.result(target, tuple(map(numbers.node, args)), result)
+        else:
+            numbers.node(result)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = self.fetch_attr(target)
@@ -392,7 +438,7 @@ class Owners:
         self.sums: deque[fx.Node] = deque()
         self.done: Any = None
         self.handles: list[Any] = []
-        self.primal = {id(p.leaf): p.node for p in trace.primals}
+        self.primal = {id(p.leaf): p.node for p in trace.primals if p.is_tensor}
 
     def watch(self, outputs: Sequence[Tensor]) -> None:
         """Names the owner of every autograd node behind ``outputs`` and hooks its end; two outputs of one node are a sum, too."""

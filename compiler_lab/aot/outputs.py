@@ -1,6 +1,6 @@
 """What each output of a traced program is: a result of the graph, an input, a view that is made again at run time, a plain value.
 
-In: the tracer after the forward, the inputs, the program's outputs. Out: an ``OutputSpec`` for each, and ``ViewStep``s.
+In: the tracer after the forward, the inputs (tensors and numbers), the program's outputs. Out: an ``OutputSpec`` for each, and ``ViewStep``s.
 Always holds: an output that shares memory with an input or with another output is made by the view operators that the program itself made
 it with (the tracer saw them), on the input, or on the memory they stand on; the graph returns that memory, hidden where the program does
 not. So it has in common with the program's own what the caller can see: layout, history, errors of in-place changes, later changes of
@@ -18,7 +18,8 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 
-from .ir import OutputSpec, ViewStep
+from ..core.sizes import SYMBOLIC, plain
+from .ir import GraphNumber, OutputSpec, ViewStep
 from .tracer import Tracer, View, root, storage_of
 
 OUTPUT_REASONS = {
@@ -28,6 +29,7 @@ OUTPUT_REASONS = {
     "view-of-its-own": "the view operators alone would not give this tensor again, and no other output shares its memory: the graph gives it as it is",
     "same-object": "the program returns the same tensor twice",
     "plain-value": "the program returns a plain value",
+    "number": "the program returns a number that depends on sizes: the graph gives it",
 }
 
 
@@ -47,7 +49,7 @@ class Outputs:
     def __init__(
         self,
         tracer: Tracer,
-        inputs: Sequence[Tensor],
+        inputs: Sequence[Any],
         outputs: Sequence[Any],
         places: Sequence[fx.Node],
         decide: Callable[..., None],
@@ -57,24 +59,28 @@ class Outputs:
         self.values = list(outputs)
         self.steps: list[ViewStep] = []
         self.number: dict[View, int] = {}
+        self.sizes: dict[Any, GraphNumber] = {}  # by expression: numbers that views are made with
         self.made: dict[View, Any] = {}
         self.hidden = 0
         self.first: dict[int, int] = {}
-        found: dict[int, OutputSpec] = {}
+        self.found: dict[int, OutputSpec] = {}
         memory: dict[Any, list[int]] = {}
-        input_memory = {storage_of(t) for t in inputs}
+        input_memory = {storage_of(t) for t in inputs if isinstance(t, Tensor)}
         for i, value in enumerate(outputs):
             if (spec := self.plain(i, value)) is not None:
-                found[i] = spec
+                self.found[i] = spec
             else:
                 memory.setdefault(storage_of(value), []).append(i)
         for storage, members in memory.items():
-            found |= self.of_input(members) if storage in input_memory else self.fresh(members)
-        self.specs = [found[i] for i in range(len(self.values))]
+            self.found |= self.of_input(members) if storage in input_memory else self.fresh(members)
+        self.specs = [self.found[i] for i in range(len(self.values))]
 
     def plain(self, i: int, value: Any) -> OutputSpec | None:
         """What needs no look at memory: a value that is no tensor, an input, the same tensor as before."""
         place = self.places[i]
+        if isinstance(value := self.settled(value), SYMBOLIC):
+            self.decide("output", place, "number", "number", number=i)
+            return OutputSpec("number")
         if not isinstance(value, Tensor):
             self.decide("output", place, "constant", "plain-value", number=i)
             return OutputSpec("constant", constant=value)
@@ -89,6 +95,10 @@ class Outputs:
                 self.decide("output", place, "input", "returned", number=i, base=k)
                 return OutputSpec("input", value.requires_grad, k)
         return None
+
+    def settled(self, value: Any) -> Any:
+        """``value``, or the number that a symbol was found to be."""
+        return value if not isinstance(value, SYMBOLIC) or isinstance(node := self.tracer.numbers.node(value), fx.Node) else node
 
     def of_input(self, members: Sequence[int]) -> dict[int, OutputSpec]:
         numbers = {id(t): k for k, t in enumerate(self.inputs)}
@@ -142,8 +152,24 @@ class Outputs:
         if view not in self.number:
             source = base if isinstance(view.source, Tensor) else ("step", self.step(view.source, base))
             self.number[view] = len(self.steps)
-            self.steps.append(ViewStep(view.op, source, view.args, view.kwargs, view.grad_enabled))
+            args, kwargs = self.without_symbols(view.args), self.without_symbols(dict(view.kwargs))
+            self.steps.append(ViewStep(view.op, source, args, kwargs, view.grad_enabled))
         return self.number[view]
+
+    def without_symbols(self, a: Any) -> Any:
+        """Arguments with numbers of the graph, which are hidden outputs, in the place of symbols."""
+        if isinstance(a, (tuple, list)):
+            return type(a)(map(self.without_symbols, a)) if type(a) in (tuple, list) else tuple(map(self.without_symbols, a))
+        if isinstance(a, dict):
+            return {k: self.without_symbols(v) for k, v in a.items()}
+        if not isinstance(a := self.settled(a), SYMBOLIC):
+            return a
+        if plain(a) not in self.sizes:
+            self.sizes[plain(a)] = GraphNumber(len(self.values))
+            self.found[len(self.values)] = OutputSpec("number")
+            self.values.append(a)
+            self.hidden += 1
+        return self.sizes[plain(a)]
 
     def fits(self, view: View, value: Tensor) -> bool:
         """Whether the operators, run now that the program has ended, give what the program has."""
@@ -174,7 +200,7 @@ def is_detached(value: Tensor, base: Tensor) -> bool:
 
 
 def laid_out(value: Tensor) -> tuple[Any, ...]:
-    return storage_of(value), value.dtype, value.shape, value.stride(), value.storage_offset(), value.is_conj(), value.is_neg()
+    return storage_of(value), value.dtype, plain(value.shape), plain(value.stride()), plain(value.storage_offset()), value.is_conj(), value.is_neg()
 
 
 def looks_like(a: Tensor, b: Tensor) -> bool:

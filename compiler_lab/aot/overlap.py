@@ -8,11 +8,13 @@ some do not; what those give for arguments that overlap depends on the order in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from ..core.sizes import depends
 from .schemas import functional_twin
 from .tracer import laid_out_alike, storage_length
 
@@ -24,16 +26,16 @@ ELEMENTWISE = frozenset({aten.copy_.default, aten.masked_fill_.Tensor, aten.floo
 """Operators that read each element where they write it, without the tag that says so."""
 
 
-def overlapping(a: Tensor, b: Tensor, distance: int | None = None) -> bool:
+def overlapping(a: Tensor, b: Tensor, distance: Any = None) -> bool:
     """Two views of the same memory have an element in common. distance: bytes from the first element of ``a`` to that of ``b``, where their
     offsets do not tell."""
     if not a.numel() or not b.numel():
         return False
     if distance is None:
-        distance = int(b.storage_offset()) * b.itemsize - int(a.storage_offset()) * a.itemsize
+        distance = b.storage_offset() * b.itemsize - a.storage_offset() * a.itemsize
     if distance >= storage_length(a) * a.itemsize or -distance >= storage_length(b) * b.itemsize:
         return False
-    if a.itemsize != b.itemsize or distance % a.itemsize or max(a.numel(), b.numel()) > LIMIT:
+    if depends((a, b, distance)) or a.itemsize != b.itemsize or distance % a.itemsize or max(a.numel(), b.numel()) > LIMIT:
         return True
     return bool(torch.isin(_places(a, 0), _places(b, distance // a.itemsize)).any())
 

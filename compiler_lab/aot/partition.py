@@ -3,14 +3,15 @@
 In: a ``JointGraph`` without mutating operators, ``Options`` (``partitioner``, ``cost_model``, ``activation_memory_budget``) and perhaps a
 policy. Out: a ``Partition``. Always holds: forward then backward compute what the joint graph computes; what does not depend on a tangent
 and is part of an output runs in the forward; random operators run once; views are not kept but made again from what they view; of an
-input that the program overwrites a copy is kept, never the input; every node names its node of the joint graph as parent.
+input that the program overwrites a copy is kept, never the input; numbers that depend on sizes are kept as numbers; every node names its
+node of the joint graph as parent.
 
 Two partitioners. "default" keeps whatever forward value the backward reads. "min_cut" asks a minimum cut which values to keep so that
 everything else can be computed again. The parts, each a module: ``parts.py`` takes the joint graph apart, ``policy.py`` reads what the
 program wants, ``bans.py`` says what may not be computed again, ``network.py`` states the cut and ``flow.py`` solves it, ``budget.py``
 lifts bans where memory is short, ``emit.py`` builds the two graphs.
 
-PyTorch's counterpart: ``torch/_functorch/partitioners.py``. Left out: symbolic sizes, offloading to the CPU.
+PyTorch's counterpart: ``torch/_functorch/partitioners.py``. Left out: offloading to the CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..core.errors import InvalidIR, UnknownOption, Unsupported
 from ..core.fx import GraphArtifact, format_arg, target_name
 from ..core.options import Options
 from ..core.provenance import own_location, stack_of
-from ..core.schema import is_random, is_view, nbytes, op_name
+from ..core.schema import is_number, is_random, is_view, nbytes, op_name
 from .bans import is_free, is_tensors
 from .budget import BudgetPoint, Plan, curve_of, plan_for
 from .emit import emit_backward, emit_forward
@@ -177,7 +178,7 @@ def partition(joint: JointGraph, options: Options = DEFAULTS, policy: Policy | N
         forward, _ = emit_forward(parts, ())
         return Partition(joint, forward, None, (), joint.spec)
     for node in parts.sorted(ancestors(parts.roots) & parts.split.forward):
-        if not is_tensors(node.meta["val"]):
+        if not is_tensors(node.meta["val"]) and not is_number(node):
             raise Unsupported(f"{joint.id(node)} is a number that the backward reads", reason="saved_number", where=own_location(stack_of(node)))
     choice = _choose(parts, options)
     forward, names = emit_forward(parts, choice.saved)

@@ -17,7 +17,7 @@ import torch.fx as fx
 
 from ..core.errors import InvalidIR
 from ..core.provenance import own_location, stack_of
-from ..core.schema import base_of, must_run, mutates, op_name
+from ..core.schema import base_of, is_number, must_run, mutates, op_name
 from .bans import Split, is_free
 from .ir import JointGraph
 
@@ -95,6 +95,8 @@ def _forward_set(joint: JointGraph, nodes: Sequence[fx.Node], primals: Iterable[
     began = next((i for i, n in enumerate(nodes) if n in tangents and n.op == "call_function"), len(nodes))
     effects = [n for n in nodes[:began] if must_run(n) and n not in tangents]
     forward = {*primals, *ancestors([*outputs, *effects])}
+    numbers = [n for n in nodes if is_number(n) and n not in tangents]  # kept as they are, rather than the tensors that they are read from
+    forward |= ancestors(numbers)
     for node in nodes:  # the other results of an operator of several results come with it
         if op_name(node) == "getitem" and node.args[0] in forward:
             forward.add(node)
@@ -102,4 +104,4 @@ def _forward_set(joint: JointGraph, nodes: Sequence[fx.Node], primals: Iterable[
 
 
 def saveable(node: fx.Node) -> bool:
-    return isinstance(node.meta["val"], torch.Tensor) and not is_free(node)
+    return is_number(node) or (isinstance(node.meta["val"], torch.Tensor) and not is_free(node))

@@ -5,9 +5,9 @@ In: torch calls made on fake tensors while the mode is on. Out: an ``fx.Graph`` 
 Always holds: a tensor seen once has one node for as long as the trace lives (the tracer keeps it alive, so an ``id`` is never
 reused); an in-place operator's result replaces the node of the tensor it wrote; ``detach`` and ``alias`` are the same memory and
 the same value, hence the same node; ``meta["val"]`` is a snapshot without autograd history.
-Each operator runs once, on fake tensors, without a second mode on the stack (``fake.py``).
-PyTorch's counterpart: ``torch/fx/experimental/proxy_tensor.py`` (``make_fx``). Left out: symbolic sizes, higher-order operators,
-tensor subclasses.
+Each operator runs once, on fake tensors, without a second mode on the stack (``fake.py``). Symbolic sizes among the arguments are nodes
+(``numbers.py``); what an operator asks about them becomes a guard of their ``ShapeEnv``.
+PyTorch's counterpart: ``torch/fx/experimental/proxy_tensor.py`` (``make_fx``). Left out: higher-order operators, tensor subclasses.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..core.errors import Unsupported
 from ..core.higher_order import Region, checkpointed
 from ..core.provenance import Stack, own_location
+from ..core.sizes import SYMBOLIC, decided, depends, hint, note, same
 from ..core.strides import is_dense
 from .fake import Fakes
 from .layouts import LAYOUTS, relaid
+from .numbers import Numbers
 from .schemas import written_args
 
 aten = torch.ops.aten
@@ -122,6 +124,8 @@ class Tracer(TorchDispatchMode):
         self.regions: dict[Region, int] = {}
         self.written: dict[Any, set[int]] = {}  # storage that a recorded operator wrote to -> ids of the tensors it wrote, or that it took views of to write
         self.views: dict[int, View] = {}  # by id of the tensor
+        self.env = getattr(fake_mode, "shape_env", None)
+        self.numbers = Numbers(self._number)
         self._nodes: dict[int, fx.Node] = {}
         self._constants: dict[int, Tensor] = {}
         self._alive: list[Tensor] = []
@@ -136,6 +140,8 @@ class Tracer(TorchDispatchMode):
         """From now on ``value`` is ``node``."""
         self._nodes[id(value)] = node
         self._alive.append(value)
+        if self.env is not None:
+            self.numbers.offer(value, node)
 
     def node(self, value: Tensor) -> fx.Node:
         """The node of a tensor; a real tensor (``torch.tensor(...)`` in the program) becomes a constant of the graph."""
@@ -157,10 +163,15 @@ class Tracer(TorchDispatchMode):
         """The same metadata without history, and with no tie to later in-place changes of shape."""
         return self.fakes.snapshot(value)
 
-    def placeholder(self, name: str, value: Tensor) -> fx.Node:
+    def placeholder(self, name: str, value: Any) -> fx.Node:
         node = self.graph.placeholder(name)
+        if isinstance(value, SYMBOLIC):
+            return self.numbers.bind(value, self.finish(node, value))
         self.bind(value, node)
         return self.finish(node, self.snapshot(value))
+
+    def _number(self, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:
+        return self.finish(self.graph.create_node("call_function", target, args, name=getattr(target, "_opname", None)), value)
 
     def constant(self, value: Tensor) -> Tensor:
         """The fake tensor of a real one, which becomes an attribute of the graph (once)."""
@@ -226,7 +237,9 @@ class Tracer(TorchDispatchMode):
         if func in LAYOUTS:
             with self.fake_mode:
                 out = relaid(func, args, out)
-        if not isinstance(out, (Tensor, list, tuple)) and func._schema.returns:
+        if self.env is not None:
+            note(self.env, self.origin()[1])
+        if not isinstance(out, (Tensor, list, tuple)) and func._schema.returns and not isinstance(out, SYMBOLIC):
             return out  # a plain number: nothing to record
         target, args, kwargs = RECORDED_AS[func](args, kwargs) if func in RECORDED_AS else (METADATA.get(func, func), args, kwargs)
         node = self.graph.create_node("call_function", target, self._lower(args), self._lower(kwargs), name=target._opname)
@@ -247,6 +260,9 @@ class Tracer(TorchDispatchMode):
         if isinstance(out, Tensor):
             self.finish(node, self.snapshot(out))
             self.bind(out, node)
+            return
+        if isinstance(out, SYMBOLIC):
+            self.numbers.bind(out, self.finish(node, out))
             return
         vals = [self.snapshot(o) if isinstance(o, Tensor) else o for o in out]
         self.finish(node, type(out)(vals) if type(out) in (list, tuple) else tuple(vals))
@@ -270,9 +286,7 @@ class Tracer(TorchDispatchMode):
             return type(a)(map(self._lower, a))
         if type(a) is dict:
             return {k: self._lower(v) for k, v in a.items()}
-        if isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise self.unsupported("a symbolic size", "symbolic-size", "the trace is for fixed sizes")
-        return a
+        return self.numbers.node(a) if self.env is not None else a
 
     def _note_writes(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not target._schema.is_mutable:
@@ -311,8 +325,10 @@ def storage_of(value: Tensor) -> Any:
 
 
 def laid_out_alike(a: Tensor, b: Tensor) -> bool:
-    """Equal strides, wherever a stride is used: in dimensions of more than one element."""
-    return a.shape == b.shape and (a.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)))
+    """Equal strides, wherever a stride is used: in dimensions of more than one element. Of symbolic sizes, whatever they are."""
+    if not (depends(a) or depends(b)):
+        return a.shape == b.shape and (a.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)))
+    return same(a.shape, b.shape) and all(same(n, 1) or same(s, t) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True))
 
 
 def has_overlap(value: Tensor, repeats: bool = True) -> bool:
@@ -320,9 +336,9 @@ def has_overlap(value: Tensor, repeats: bool = True) -> bool:
 
     repeats: dimensions that are expanded count, too."""
     inside = 0
-    for size, stride in sorted(((n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1 and (s or repeats)), key=lambda d: d[1]):
-        if stride <= inside:
-            return value.numel() > 0
+    for size, stride in sorted(zip(value.shape, value.stride(), strict=True), key=lambda d: hint(d[1])):
+        if decided(stride <= inside) and decided(size != 1) and (repeats or decided(stride != 0)):
+            return decided(value.numel() > 0)
         inside += (size - 1) * stride
     return False
 
@@ -336,7 +352,7 @@ def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
         size, stride = list(like.shape), list(like.stride())
         memory = emit(aten.full.default, [storage_length(like)], 0, dtype=like.dtype, device=like.device, pin_memory=False)
         return emit(aten.as_strided.default, emit(aten.as_strided_scatter.default, memory, value, size, stride, 0), size, stride, 0)
-    order = sorted(range(like.dim()), key=lambda d: (-like.stride(d), d))
+    order = sorted(range(like.dim()), key=lambda d: (-hint(like.stride(d)), d))
     if order == list(range(like.dim())):
         return emit(aten.clone.default, value, memory_format=torch.contiguous_format)
     turned = emit(aten.clone.default, emit(aten.permute.default, value, order), memory_format=torch.contiguous_format)
@@ -345,7 +361,7 @@ def restride(emit: Callable[..., Any], value: Any, like: Tensor) -> Any:
 
 def storage_length(value: Tensor) -> int:
     """Elements from the first to past the last one."""
-    return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) if value.numel() else 0
+    return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) if decided(value.numel() != 0) else 0
 
 
 @cache

@@ -16,6 +16,8 @@ import torch.fx as fx
 from torch import Tensor
 from torch._ops import OpOverload
 
+from ..core.sizes import same
+
 aten = torch.ops.aten
 
 Emit = Callable[..., fx.Node]
@@ -64,7 +66,7 @@ def _permute(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: f
 
 def _expand(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node | None:
     """Where nothing is repeated; otherwise one element stands for many, and eager refuses to write as well."""
-    return reshape(emit, new, base.shape) if base.numel() == new.meta["val"].numel() else None
+    return reshape(emit, new, base.shape) if same(base.numel(), new.meta["val"].numel()) else None
 
 
 def _slice(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx.Node) -> fx.Node:
@@ -131,7 +133,7 @@ PLACED: frozenset[OpOverload] = frozenset({aten.as_strided.default, aten._reshap
 def _split(base: Tensor, size: int, dim: int = 0) -> list[tuple[OpOverload, tuple[Any, ...]]]:
     length = base.shape[dim]
     count = max(1, -(-length // size)) if size else 1
-    return [(aten.slice.Tensor, (dim, i * size, min((i + 1) * size, length))) for i in range(count)]
+    return [(aten.slice.Tensor, (dim, i * size, torch.sym_min((i + 1) * size, length))) for i in range(count)]
 
 
 def _split_with_sizes(base: Tensor, sizes: Sequence[int], dim: int = 0) -> list[tuple[OpOverload, tuple[Any, ...]]]:
@@ -152,7 +154,7 @@ PARTS: dict[OpOverload, Callable[..., list[tuple[OpOverload, tuple[Any, ...]]]]]
 
 def reshape(emit: Emit, node: fx.Node, shape: Sequence[int]) -> fx.Node:
     """``node`` under another shape: a view where its strides allow one, else a copy."""
-    if tuple(node.meta["val"].shape) == tuple(shape):
+    if same(node.meta["val"].shape, tuple(shape)):
         return node
     if not viewable(node.meta["val"], shape):
         node = emit(aten.clone.default, node, memory_format=torch.contiguous_format)

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from .sizes import SYMBOLIC, hint
+
 INTEGER_DIVISIONS = frozenset("floordiv mod ifloordiv imod floor_divide floor_divide_ remainder remainder_ fmod fmod_ div div_ divide divide_ truediv".split())
 DATA_CHECKED = tuple(
     "index gather scatter take embedding put linalg cholesky inverse solve eig svd lu_ qr ormqr multinomial bernoulli poisson binomial normal "
@@ -36,6 +38,11 @@ def op_name(node: fx.Node) -> str:
         return "getitem"
     op = overload(node)
     return op._schema.name.replace("::", ".") if op is not None else ""
+
+
+def is_number(node: fx.Node) -> bool:
+    """The node gives a number that depends on sizes, or on data: an argument of others, no tensor."""
+    return isinstance(node.meta.get("val"), SYMBOLIC)
 
 
 def is_view(node: fx.Node) -> bool:
@@ -97,9 +104,12 @@ def base_of(node: fx.Node) -> fx.Node:
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of a tensor's elements (not of its storage), summed over tuples and lists; 0 for plain values."""
+    """Bytes of a tensor's elements (not of its storage) at the sizes of the first call, summed over tuples and lists; 8 of a number that depends
+    on sizes, 0 for plain values."""
     if isinstance(value, torch.Tensor):
-        return value.numel() * value.dtype.itemsize
+        return hint(value.numel()) * value.dtype.itemsize
+    if isinstance(value, SYMBOLIC):
+        return 8
     return sum(map(nbytes, value)) if isinstance(value, (tuple, list)) else 0
 
 

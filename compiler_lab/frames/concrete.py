@@ -1,9 +1,10 @@
 """A captured graph with symbolic sizes, for stages that know numbers only: compiled once for each set of sizes it meets.
 
+Which stages those are, they say themselves: by ``Unsupported``.
 In: a graph whose sizes are symbols, and inputs. Out: the same graph with every size a number (``concrete``), and a callable that keeps a table
 of what was compiled from it (``by_size``). Always holds: the result is that of the symbolic graph, which runs by itself where the table is
 full, where a size depends on data, and where a later stage does not model the program at these sizes.
-Where PyTorch does this: nowhere; there every stage takes symbolic sizes, and so will ours. Left out: giving table entries back.
+Where PyTorch does this: nowhere; there every stage takes symbolic sizes. Left out: giving table entries back.
 """
 
 from __future__ import annotations
@@ -18,23 +19,27 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 
+from ..core.artifact import Decision
 from ..core.errors import BackendFailed, LabError, Unsupported
 from ..core.fakes import fake_mode
 from ..core.provenance import inherit
-from .values.symbolic import SYMBOLIC
+from ..core.sizes import SYMBOLIC, depends
 
 Compile = Callable[[fx.GraphModule, list[Tensor], list[int]], Callable[..., Any]]  # a graph, its tensors, and which inputs of the symbolic one they are
 
 
+REASONS = {"refused": "a stage does not model symbolic sizes, or not these: the graph is compiled for the numbers of each call"}
+
+
+def refused(module: fx.GraphModule, error: Unsupported) -> Decision:
+    """The decision to compile ``module`` for numbers, since ``error`` says what cannot be done for symbols."""
+    subject = tuple(f"frames/{n.name}" for n in module.graph.nodes if n.op == "placeholder" and depends(n.meta.get("val")))
+    return Decision("sizes", subject, "compiled by size", "refused", {"reason": error.reason, "what": error.what})
+
+
 def is_symbolic(module: fx.GraphModule) -> bool:
     """Does any size, or any number, of the graph depend on the call?"""
-    return any(_depends(node.meta.get("val")) for node in module.graph.nodes)
-
-
-def _depends(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
-    return any(map(_depends, value)) if isinstance(value, (tuple, list)) else isinstance(value, SYMBOLIC)
+    return any(depends(node.meta.get("val")) for node in module.graph.nodes)
 
 
 class _Sizes:
@@ -111,7 +116,7 @@ def by_size(module: fx.GraphModule, inputs: Sequence[Any], compile: Compile, lim
     """``module`` as a callable that compiles itself for the sizes of each call, ``limit`` times at most; for ``inputs`` at once.
 
     around: makes the context in which a later compile runs. A later compile raises ``BackendFailed`` where the backend does."""
-    symbolic = [i for i, n in enumerate(n for n in module.graph.nodes if n.op == "placeholder") if _depends(n.meta["val"])]
+    symbolic = [i for i, n in enumerate(n for n in module.graph.nodes if n.op == "placeholder") if depends(n.meta["val"])]
     table: dict[Any, Callable[..., Any]] = {}
     lock = threading.RLock()
 

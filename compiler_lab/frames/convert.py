@@ -150,6 +150,7 @@ class Converter:
             elif hooked and not work:
                 return None
             compiled = self._compile(specialization, frame) if work else specialization.graph.module.forward if calls else None
+        specialization = with_late_guards(specialization)
         root = self.pieces.root(frame.code)
         pause = None
         if stop is not None:
@@ -209,6 +210,14 @@ class Converter:
         self.breaks.clear()
         self._seen.clear()
         self.last = None
+
+
+def with_late_guards(made: Specialization) -> Specialization:
+    """``made``, after the compile of its graph: what that assumed about sizes is guarded, too."""
+    if made.late is None:
+        return made
+    known = {g.expected for g in made.guards if g.kind == "shape"}
+    return replace(made, guards=(*made.guards, *(g for g in made.late() if g.expected not in known)))
 
 
 class _FromBackend(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -176,7 +177,8 @@ class Stop:
 
 @dataclass
 class Specialization:
-    """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards.
+    """Facts of one captured frame that the wrapper needs: filled by the interpreter, read by assembly and guards. ``late`` gives the guards on
+    symbolic sizes once more, with those that whatever compiles the graph has come to need.
 
     The replacement code builds ``before`` (calls whose results are dropped: warnings), runs the graph, builds ``shared`` in order, makes
     ``effects`` in order, and then returns ``result``, or goes on at ``stop``. ``retried``: where the graph raises, Python runs the frame from its start."""
@@ -189,4 +191,5 @@ class Specialization:
     before: tuple[Recipe, ...] = ()
     stop: Stop | None = None
     retried: bool = False
+    late: Callable[[], tuple[Guard, ...]] | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -172,7 +172,8 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
         "operations": sum(n.op in ("call_function", "call_method") for n in t.graph.nodes),
         "instructions": t.steps,
     }
-    return Specialization(graph, guards_of(t), recipe, tuple(results.shared), results.effects, tuple(t.warned), stop, t.retried, notes)
+    late = t.shapes.guards if t.shapes.symbolic else None
+    return Specialization(graph, guards_of(t), recipe, tuple(results.shared), results.effects, tuple(t.warned), stop, t.retried, late, notes)
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:

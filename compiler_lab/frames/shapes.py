@@ -21,6 +21,7 @@ import torch
 
 from ..core.errors import ConstraintViolated
 from ..core.provenance import Stack, own_location
+from ..core.sizes import SYMBOLIC, note
 from .ir import Guard, Number, SizeRelation, Source
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 SIZE_MARKS = {"_dynamo_dynamic_indices": True, "_dynamo_weak_dynamic_indices": True, "_dynamo_static_indices": False}
 # it may be the symbols that failed
 SYMBOLIC_REASONS = ("op-error", "dynamic-shape", "op-argument", "op-refused", "unknown-value", "internal-error", "aliased-inputs")
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 INT64 = range(-(2**63), 2**63)
 
 
@@ -126,6 +126,7 @@ class Shapes:
 
             scalars, sizes = self.history.scalars, self.history.data_sizes
             self.env = ShapeEnv(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=sizes, duck_shape=False)
+            self.env.lines = self.stacks  # type: ignore[attr-defined]  # where stages to the right write theirs (``core.sizes.note``)
         return self.env
 
     # which
@@ -192,11 +193,13 @@ class Shapes:
 
     def note(self, stack: Stack) -> None:
         """Guards that came up since the last time are this line's."""
-        env = self.env
-        if env is None or len(env.guards) == len(self.stacks):
-            return
-        self.stacks += [stack] * (len(env.guards) - len(self.stacks))
-        for symbol in [s for s in self.marked if env.replace(s).is_number]:
+        if self.env is not None and len(self.env.guards) > len(self.stacks):
+            note(self.env, stack)
+            self._lose(stack)
+
+    def _lose(self, stack: Stack) -> None:
+        """Marked dimensions that have become constants did so at this line."""
+        for symbol in [s for s in self.marked if self.env is not None and self.env.replace(s).is_number]:
             self.lost.append((self.marked.pop(symbol), stack))
 
     def known(self, value: Any) -> Any:
@@ -233,10 +236,14 @@ class Shapes:
             t.note_guards()
 
     def guards(self) -> tuple[Guard, ...]:
-        """Everything that was assumed about the symbols. Raises ``ConstraintViolated`` where a dimension marked dynamic became a constant."""
+        """Everything that was assumed about the symbols so far: by capture, and afterwards by what compiles the graph. Raises
+        ``ConstraintViolated`` where a dimension marked dynamic became a constant."""
         env = self.env
         if env is None:
             return ()
+        last = self.stacks[-1] if self.stacks else next(iter(self.first.values()), ())
+        self.note(last)
+        self._lose(last)
         for mark, stack in self.lost:
             raise self._violated(mark, stack, "this line holds only for the size at capture")
         names = {symbol: f"s{n}" for n, symbol in enumerate(self.numbers)}

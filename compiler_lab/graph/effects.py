@@ -18,7 +18,7 @@ import torch
 import torch.fx as fx
 import torch.nn.functional as F
 
-from ..core.schema import DATA_CHECKED, INTEGER_DIVISIONS, is_random, may_raise, mutates, overload
+from ..core.schema import DATA_CHECKED, INTEGER_DIVISIONS, is_number, is_random, may_raise, mutates, overload
 from .values import tensor_of
 
 IN_PLACE = frozenset("iadd isub imul itruediv ifloordiv imod ipow imatmul ilshift irshift iand ior ixor setitem delitem iconcat".split())
@@ -64,6 +64,8 @@ def _arguments(node: fx.Node) -> Mapping[str, Any]:
 
 def _function_writes(node: fx.Node) -> bool:
     target: Any = node.target
+    if is_number(node) and all(map(is_number, node.all_input_nodes)):
+        return False
     name = getattr(target, "__name__", "")
     if getattr(target, "__module__", "") == "_operator":
         return name in IN_PLACE
@@ -112,6 +114,8 @@ def may_fail(node: fx.Node) -> bool:
     """The node may raise for some elements of its inputs, whatever their shapes: as ``schema.may_raise``, of torch's functions and methods too."""
     if overload(node) is not None or not node.op.startswith("call"):
         return may_raise(node)
+    if is_number(node) and all(map(is_number, node.all_input_nodes)):
+        return False  # guards hold what arithmetic on sizes needs
     name = getattr(node.target, "__name__", None) or str(node.target)
     inputs = [tensor_of(i) for i in node.all_input_nodes]
     if name == "getitem":

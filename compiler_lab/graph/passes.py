@@ -24,7 +24,9 @@ from torch.utils._pytree import tree_leaves
 from ..core.artifact import Decision
 from ..core.fx import GraphArtifact, copied
 from ..core.provenance import parents_of
-from ..core.schema import has_effect, is_random, is_view, mutates, op_name, overload
+from ..core.schema import has_effect, is_number, is_random, is_view, mutates, op_name, overload
+from ..core.sizes import depends, plain, same
+from ..core.strides import contiguous_stride
 from .effects import draws, may_fail, writes
 from .values import share_memory
 
@@ -214,7 +216,7 @@ COPIES = frozenset({"aten.clone", "aten._to_copy"})
 def _layout(node: fx.Node) -> tuple[Any, ...]:
     """Everything a reader can tell of a tensor but its values."""
     val = node.meta["val"]
-    return (val.dtype, val.device, tuple(val.shape), val.stride(), val.requires_grad, val.is_conj(), val.is_neg())
+    return (val.dtype, val.device, plain(val.shape), plain(val.stride()), val.requires_grad, val.is_conj(), val.is_neg())
 
 
 def _is_same_view(node: fx.Node, base: fx.Node) -> bool:
@@ -253,18 +255,28 @@ def _merge_reshapes(node: fx.Node, inner: fx.Node) -> tuple[Any, ...] | None:
     """A view of a view is a view of the first tensor where that one is contiguous: it can be viewed as anything."""
     if op_name(node) not in RESHAPES or op_name(inner) not in RESHAPES or not isinstance(node.args[1], (list, tuple)):
         return None
-    source = inner.all_input_nodes[0].meta.get("val")
+    source = inner.args[0].meta.get("val") if isinstance(inner.args[0], fx.Node) else None
     if not isinstance(source, torch.Tensor) or source.dtype != node.meta["val"].dtype:  # view.dtype is called a view, too
         return None
-    if not source.is_contiguous() or not node.meta["val"].is_contiguous():
+    if not _is_contiguous(source) or not _is_contiguous(node.meta["val"]):
         return None
-    return (torch.ops.aten.view.default, list(node.meta["val"].shape))
+    return (torch.ops.aten.view.default, _sizes(node))
+
+
+def _is_contiguous(value: torch.Tensor) -> bool:
+    """Of symbolic sizes: whatever they are."""
+    return same(value.stride(), contiguous_stride(value.shape)) if depends(value) else value.is_contiguous()
+
+
+def _sizes(node: fx.Node) -> Any:
+    """The sizes of a ``view`` or ``expand``: as numbers, or as it is told them where they are symbols."""
+    return node.args[1] if depends(node.meta["val"]) else list(node.meta["val"].shape)
 
 
 def _merge_expands(node: fx.Node, inner: fx.Node) -> tuple[Any, ...] | None:
-    if op_name(node) != "aten.expand" or op_name(inner) != "aten.expand":
+    if op_name(node) != "aten.expand" or op_name(inner) != "aten.expand" or -1 in (sizes := _sizes(node)):
         return None
-    return (torch.ops.aten.expand.default, list(node.meta["val"].shape))
+    return (torch.ops.aten.expand.default, sizes)
 
 
 MERGES: tuple[Callable[[fx.Node, fx.Node], tuple[Any, ...] | None], ...] = (_merge_permutes, _merge_reshapes, _merge_expands)
@@ -281,14 +293,14 @@ def simplify_views(graph: G) -> G:
     edited, decisions = to_edit(graph), list[Decision]()
     outputs, returned = set(edited.output_node().all_input_nodes), returned_by(edited)
     for node in list(edited.nodes):
-        inputs: Sequence[fx.Node] = node.all_input_nodes
+        inputs = [i for i in node.all_input_nodes if not is_number(i)]
         if node in outputs or len(inputs) != 1 or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         (base,) = inputs
         if is_view(base) and (merged := next((m for rule in MERGES if (m := rule(node, base))), None)) is not None:
-            node.target, node.args, node.kwargs = merged[0], (base.all_input_nodes[0], *merged[1:]), {}
+            node.target, node.args, node.kwargs = merged[0], (base.args[0], *merged[1:]), {}
             decisions.append(_told(graph, "view", node, "merged", "view_of_view"))
-            (base,) = node.all_input_nodes
+            base = next(i for i in node.all_input_nodes if not is_number(i))
         if _is_same_view(node, base):
             decisions.append(_told(graph, "view", node, "removed", "same_view"))
             _replace(node, base)

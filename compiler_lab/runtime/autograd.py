@@ -5,7 +5,8 @@ callable that takes the primals and returns the program's outputs.
 Always holds: forward and backward run with grad mode and autocast off (what they meant is already in the graphs); inputs the
 program overwrites are written back once the forward has read everything; what is kept goes through ``save_for_backward``, so
 that changing it in place, running the backward twice and saved-tensor hooks do what they do in eager, and is freed while the backward
-runs; a tangent reaches the backward dense and with the strides it was made for, zeros where there is none; gradients that nobody asked
+runs; a tangent reaches the backward dense and with the strides it was made for (where sizes are symbols, those of this call), zeros where there is
+none; numbers that the backward reads are kept beside the tensors; gradients that nobody asked
 for are None; inputs that take a value with a gradient, and outputs that are views, are made after and outside of the function that
 autograd sees, by operators that it sees.
 Per call there is no loop over a tree and nothing is looked up by name: what the spec decides is decided in ``bind``.
@@ -15,14 +16,14 @@ reached), tensor subclasses, functorch transforms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from ..aot.ir import JointSpec, OutputSpec, ViewStep
+from ..aot.ir import GraphNumber, JointSpec, OutputSpec, ViewStep
 from ..core.strides import contiguous_stride, is_dense
 
 Flat = Callable[..., Sequence[Any]]
@@ -39,7 +40,7 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
     tangents: tensors (fake ones will do) with the shape, strides, dtype and device the backward expects of each tangent; without
     them a tangent is expected laid out as its output is, contiguous where the output's memory has gaps or overlaps.
     A ``backward`` with the mark ``_boxed_call`` takes one list, and empties it.
-    The result takes ``spec.primals`` tensors and returns one value per ``spec.outputs``.
+    The result takes ``spec.primals`` tensors (and numbers, where sizes are symbols) and returns one value per ``spec.outputs``.
     Where grad mode is off, or no input that has a gradient requires one, only the forward runs and nothing is kept; a program that
     is entered with grad mode off and switches it on inside (``spec.grad_enabled`` false, and yet a backward) is differentiated all the same.
     """
@@ -50,7 +51,8 @@ def bind(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat | None, ta
         return torch.inference_mode()(call_forward) if spec.inference else call_forward
     apply = _function(spec, n_saved, forward, backward, tangents)
     # where autograd has a node and gives no gradient (a count of what is not zero), outputs require grad all the same
-    differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed) or tuple(range(spec.primals))
+    differentiable = tuple(i for i, needed in enumerate(spec.needs_grad) if needed)
+    differentiable = differentiable or tuple(i for i in range(spec.primals) if i not in spec.numbers)
     enabled = torch.is_grad_enabled if spec.grad_enabled else lambda: True
 
     def call(*primals: Any) -> tuple[Any, ...]:
@@ -193,7 +195,7 @@ MADE: dict[str, Callable[[OutputSpec, Sequence[Any], Sequence[Any]], Any]] = {"i
 def _finisher(spec: JointSpec) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
     """Overwrites inputs where autograd sees it, makes the views, fills the places of outputs that are no graph outputs, leaves out the hidden
     ones; None where there is nothing to do."""
-    if all(out.kind == "tensor" for out in spec.outputs) and not spec.hidden:
+    if all(out.kind in ("tensor", "number") for out in spec.outputs) and not spec.hidden:
         return None
     rewrites, steps = spec.rewrites, tuple(_step(step, spec) for step in spec.views)
     views = tuple((i, out.base) for i, out in enumerate(spec.outputs) if out.kind == "view")
@@ -222,7 +224,24 @@ def _step(step: ViewStep, spec: JointSpec) -> Callable[[Sequence[Any], Sequence[
     (kind, index), op, args, kwargs = step.source, step.op, step.args, step.kwargs
     place = {"input": 0, "output": 1, "step": 2}[kind]
     run: Callable[..., Any] = lambda *given: op(given[place][index], *args, **kwargs)
+    if _has_numbers((args, kwargs)):
+        run = lambda *given: op(given[place][index], *_filled(args, given[1]), **_filled(kwargs, given[1]))
     return run if step.grad_enabled and spec.grad_enabled else torch.set_grad_enabled(step.grad_enabled)(run)
+
+
+def _has_numbers(a: Any) -> bool:
+    if isinstance(a, Mapping):
+        return any(map(_has_numbers, cast("Mapping[str, Any]", a).values()))
+    return any(map(_has_numbers, a)) if isinstance(a, (tuple, list)) else isinstance(a, GraphNumber)
+
+
+def _filled(a: Any, outputs: Sequence[Any]) -> Any:
+    """Arguments with the numbers that the graph has given in this call."""
+    if isinstance(a, GraphNumber):
+        return outputs[a.output]
+    if isinstance(a, Mapping):
+        return {k: _filled(v, outputs) for k, v in cast("Mapping[str, Any]", a).items()}
+    return [_filled(v, outputs) for v in a] if isinstance(a, (tuple, list)) else a
 
 
 # ------------------------------------------------------------------------------------------------------------- backward
@@ -232,9 +251,9 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
     """``apply`` of a ``torch.autograd.Function`` made for this spec: primals -> outputs, differentiable."""
     run_forward, run_backward = _with_write_back(spec, forward), _aten_only(_freeing(backward, n_saved + len(spec.tangents)))
     first, last, needs = len(spec.mutations), spec.forward_outputs, spec.needs_grad
-    tangent_outputs = spec.tangents
+    tangent_outputs, symbolic = spec.tangents, spec.symbolic
     constant = tuple(i for i, out in enumerate(spec.outputs) if out.kind == "tensor" and i not in spec.tangents)
-    expected = [_Layout(t) for t in tangents]
+    expected = [] if spec.symbolic else [_Layout(t) for t in tangents]
     memory: _Memory | None = UNSEEN
     with_autocast_off = torch._C._DisableAutocast
 
@@ -248,17 +267,25 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
                 results = run_forward(*primals)
             nonlocal memory
             outputs, saved = results[first:last], results[last : last + n_saved]
-            if memory is UNSEEN:
-                memory = _memory(spec, outputs, saved)
-            if memory is not None:
-                outputs = memory.own(outputs)
-                saved = memory.through_outputs(saved, outputs)
+            own, layouts = memory, expected
+            if symbolic:
+                ctx.numbers = [None if isinstance(s, Tensor) else s for s in saved]
+                saved = [s for s in saved if isinstance(s, Tensor)]
+                layouts = [_Layout(outputs[i]) for i in tangent_outputs]
+            if own is UNSEEN:
+                own = _memory(spec, outputs, saved)
+                memory = memory if symbolic else own
+            if own is not None:
+                outputs = own.own(outputs)
+                saved = own.through_outputs(saved, outputs)
             ctx.save_for_backward(*saved)
             ctx.set_materialize_grads(False)
             if constant:
                 ctx.mark_non_differentiable(*[outputs[i] for i in constant])
-            if not expected:  # the same at every call: the graph is made for fixed sizes
-                expected[:] = [_Layout(outputs[i]) for i in tangent_outputs]
+            if symbolic:
+                ctx.memory, ctx.layouts = own, layouts
+            elif not layouts:  # the same at every call: the graph is made for fixed sizes
+                layouts[:] = [_Layout(outputs[i]) for i in tangent_outputs]
             return tuple(outputs)
 
         @staticmethod
@@ -266,8 +293,13 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
             given = [grads[i] for i in tangent_outputs]
             if all(g is None for g in given):
                 return (None,) * len(needs)
-            arguments = [*(ctx.saved_tensors if memory is None else memory.back(ctx.saved_tensors))]
-            arguments += [layout.of(g) for layout, g in zip(expected, given, strict=True)]
+            own, layouts = (ctx.memory, ctx.layouts) if symbolic else (memory, expected)
+            arguments = [*(ctx.saved_tensors if own is None else own.back(ctx.saved_tensors))]
+            if symbolic:
+                kept = iter(arguments)
+                arguments = [next(kept) if n is None else n for n in ctx.numbers]
+                del kept  # it holds the list, which holds the tensors
+            arguments += [layout.of(g) for layout, g in zip(layouts, given, strict=True)]
             ctx.maybe_clear_saved_tensors()  # but where the graph is retained
             gradients = run_backward(arguments)
             if ctx.needs_input_grad != needs:

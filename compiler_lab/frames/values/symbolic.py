@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx as fx
 
+from ...core.sizes import SYMBOLIC
 from ..ir import Source
-from ..shapes import SYMBOLIC
 from .base import NONE, Args, Constant, Kwargs, Leaf, Value
 
 if TYPE_CHECKING:
