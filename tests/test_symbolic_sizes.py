@@ -60,11 +60,11 @@ def outcome(fn: Program, args: Sequence[Any]) -> Any:
         out = fn(*args)
         given = [t for t in tree_leaves(out) if isinstance(t, Tensor) and t.requires_grad]
         loss: Any = sum((t.double().square().sum() for t in given), torch.zeros(()))
-        gradients = torch.autograd.grad(loss, leaves, allow_unused=True) if given and leaves else ()
+        gradients: Any = torch.autograd.grad(loss, leaves, allow_unused=True) if given and leaves else ()
     except Exception as error:  # noqa: BLE001 - what a program raises is a result
         return type(error)
     buffers = [b.clone() for b in fn.buffers()] if isinstance(fn, nn.Module) else []
-    return out, [g.contiguous() if isinstance(g, Tensor) else g for g in gradients], [a.detach() if isinstance(a, Tensor) else a for a in args], buffers
+    return out, [None if g is None else g.contiguous() for g in gradients], [a.detach() if isinstance(a, Tensor) else a for a in args], buffers
 
 
 def compiled_once(fn: Program, calls: Sequence[Sequence[Any]], backend: str, graphs: int = 1) -> list[Step]:
