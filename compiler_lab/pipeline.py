@@ -12,9 +12,10 @@ import functools
 import itertools
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ from .frames.ir import CapturedGraph
 from .frames.module import compile_module
 from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
+from .lowering.ir import TensorView
 from .lowering.lower import lower
 from .observe.trace import Step, Trace
 from .runtime.autograd import bind
@@ -86,13 +88,17 @@ EAGER_JOINT_STEPS = tuple(p for p in JOINT_STEPS if p.name in ("functionalize", 
 # Backends that run aten's operators run its random ones too: their numbers are eager's.
 ATEN_JOINT_STEPS = tuple(replace(p, run=lambda g, o: decompose(g, o.decompositions)) if p.name == "decompose" else p for p in JOINT_STEPS)
 
-LOOP_STEPS: tuple[Pass, ...] = (
-    Pass("lower", lambda g, o: lower(g)),
-    # Lowering never inlines; which buffers never reach memory is decided here, and written down.
-    Pass("schedule", lambda p, o: schedule(p, o)),
-)
 
-STEPS: tuple[str, ...] = ("capture", "joint", *dict.fromkeys(p.name for p in (*JOINT_STEPS, *LOOP_STEPS)), "plan memory", "generate", "build", "guard")
+def loop_steps(free: Collection[int] = (), layouts: Mapping[str, Sequence[int]] = MappingProxyType({})) -> tuple[Pass, ...]:
+    """``free``: outputs that may lie as they come; ``layouts``: how inputs lie that were free in the forward."""
+    return (
+        Pass("lower", lambda g, o: lower(g, free=free, layouts=layouts)),
+        # Lowering never inlines; which buffers never reach memory is decided here, and written down.
+        Pass("schedule", lambda p, o: schedule(p, o)),
+    )
+
+
+STEPS: tuple[str, ...] = ("capture", "joint", *dict.fromkeys(p.name for p in (*JOINT_STEPS, *loop_steps())), "plan memory", "generate", "build", "guard")
 """The name of every step, in the order in which a trace has them."""
 
 
@@ -133,9 +139,9 @@ def to_partition(graph: GraphArtifact, args: list[Tensor], run: Runner, steps: t
         return run.passes(steps, traced)
 
 
-def to_kernels(half: GraphArtifact, run: Runner, part: str) -> Kernels:
+def to_kernels(half: GraphArtifact, run: Runner, part: str, steps: tuple[Pass, ...]) -> Kernels:
     """Aten graph -> loops -> schedule with its memory plan -> C++."""
-    planned: Schedule = run.passes(LOOP_STEPS, half, part)
+    planned: Schedule = run.passes(steps, half, part)
     run.tell(Step("plan memory", planned, planned.plan, 0.0, part, run.graph))
     return run.step("generate", planned, lambda: generate(planned), part)
 
@@ -168,9 +174,14 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     if is_symbolic(graph.module):
         raise Unsupported("symbolic sizes", reason=DYNAMIC, why="lowering knows numbers only")
     part = to_partition(graph, args, run, JOINT_STEPS)
-    halves = {"forward": part.forward, **({"backward": part.backward} if part.backward is not None else {})}
+    outputs = len(part.forward.outputs)
+    saved = range(outputs - len(part.saved), outputs)
     with below_modes():
-        kernels = {name: to_kernels(half, run, name) for name, half in halves.items()}
+        kernels = {"forward": to_kernels(part.forward, run, "forward", loop_steps(free=saved))}
+        if part.backward is not None:
+            kept = zip(part.backward.placeholders, (kernels["forward"].schedule.program.outputs[i] for i in saved), strict=False)
+            layouts = {node.name: view.stride for node, view in kept if isinstance(view, TensorView)}
+            kernels["backward"] = to_kernels(part.backward, run, "backward", loop_steps(layouts=layouts))
         start = time.perf_counter()
         programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start

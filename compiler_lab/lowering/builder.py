@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from ..core.strides import is_dense
 from .body import Body, Decline, Value, indirect_point
 from .index import Index, Var
 from .ir import BufferSpec, ExternNode, LoopNode, Node, ReduceKind, ScanKind, ScatterMode, SerialNode, TensorView
+from .program import written
 from .sizes import Size, hint, is_number, same
 from .symbols import is_tensor, row_major
 
@@ -52,12 +54,14 @@ class Builder:
         self.stage, self.taken = stage, taken
         self.nodes: list[Node] = []
         self.bases: dict[str, int] = {}  # storage offset of a buffer's first element, where it is not 0
+        self.relaid: set[str] = set()  # buffers whose strides were chosen here, not by aten
         self.node: fx.Node
         self.parents: tuple[str, ...] = ()
         self._count = self._mark = 0
 
     def rewind(self, nodes: int) -> None:
         """Takes back what a row made before it declined: all but the first ``nodes``, and their names."""
+        self.relaid.difference_update(spec.name for node in self.nodes[nodes:] for spec in written(node))
         del self.nodes[nodes:]
         self._count = self._mark
 
@@ -68,6 +72,12 @@ class Builder:
     @property
     def val(self) -> Any:
         return self.node.meta["val"]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the node's value lives."""
+        values = self.val if isinstance(self.val, (tuple, list)) else (self.val,)
+        return next(v.device for v in values if is_tensor(v))
 
     @property
     def origin(self) -> str:
@@ -85,10 +95,18 @@ class Builder:
         size, stride = known_size(val.shape, self.node), tuple(val.stride())
         return BufferSpec(self.name(), size, stride if dense(size, stride) else row_major(size), val.dtype, val.device)
 
+    def following(self, val: Any, operands: Sequence[TensorView]) -> BufferSpec:
+        """``like``, but where an operand of this size has strides that were chosen here, with those."""
+        spec = self.like(val)
+        for view in operands:
+            if view.buffer in self.relaid and view.size == spec.size and dense(view.size, view.stride):
+                self.relaid.add(spec.name)
+                return replace(spec, stride=view.stride)
+        return spec
+
     def fresh(self, size: Sequence[int], dtype: torch.dtype) -> BufferSpec:
         """A new row-major buffer on the device of the node's value."""
-        val = self.val[0] if isinstance(self.val, (tuple, list)) else self.val
-        return BufferSpec(self.name(), tuple(size), row_major(size), dtype, val.device)
+        return BufferSpec(self.name(), tuple(size), row_major(size), dtype, self.device)
 
     def loop(self, spec: BufferSpec, build: Build, *, origin: str = "", split: Mapping[int, int] | None = None) -> TensorView:
         """A pointwise node: ``build(body, point)`` for each point of ``spec.size``.
@@ -185,8 +203,12 @@ class Builder:
         """``view`` written into the new buffer ``spec`` (of the same size), converted to its dtype."""
         return self.loop(spec, lambda body, point: body.load(view, point), origin=origin)
 
-    def extern(self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """One aten call; gives the views (and plain values) it returns, in the shape of the node's value."""
+    def extern(
+        self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], layout: Callable[[Sequence[int]], tuple[int, ...]] | None = None
+    ) -> Any:
+        """One aten call; gives the views (and plain values) it returns, in the shape of the node's value.
+
+        layout: the strides that results of four dimensions come in, from their size, where these are not the fake value's."""
         val, name = self.val, self.name()
         single = not isinstance(val, (tuple, list))
         values: list[Any] = [val] if single else list(val)
@@ -201,7 +223,7 @@ class Builder:
             single, values = False, []
         if target in FROM_THE_BEGINNING:
             self._check_place(target, args[0])
-        specs = tuple(self._extern_spec(name if single else f"{name}_{i}", v) if is_tensor(v) else None for i, v in enumerate(values))
+        specs = tuple(self._extern_spec(name if single else f"{name}_{i}", v, layout) if is_tensor(v) else None for i, v in enumerate(values))
         self.nodes.append(ExternNode(name, target, args, dict(kwargs), specs, single, self.parents, self.stack, _aliases(target, args)))
         results = tuple(whole(s) if s is not None else v for s, v in zip(specs, values, strict=True))
         return results[0] if single else results
@@ -214,10 +236,14 @@ class Builder:
             what, why = f"{target} of a tensor that begins elsewhere in its memory", "its offset is counted from where the memory begins"
             raise Unsupported(what, reason="as_strided of another layout", where=own_location(self.stack), why=why)
 
-    def _extern_spec(self, name: str, val: Any) -> BufferSpec:
+    def _extern_spec(self, name: str, val: Any, layout: Callable[[Sequence[int]], tuple[int, ...]] | None) -> BufferSpec:
         if not same(val.storage_offset(), 0):
             self.bases[name] = val.storage_offset()
-        return BufferSpec(name, known_size(val.shape, self.node), known_size(val.stride(), self.node), val.dtype, val.device)
+        size, stride = known_size(val.shape, self.node), known_size(val.stride(), self.node)
+        if layout is not None and len(size) == 4:
+            self.relaid.add(name)
+            stride = layout(size)
+        return BufferSpec(name, size, stride, val.dtype, val.device)
 
 
 FROM_THE_BEGINNING = frozenset({torch.ops.aten.as_strided_scatter.default, torch.ops.aten.as_strided_copy.default})

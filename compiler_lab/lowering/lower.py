@@ -11,7 +11,9 @@ that depend on data, higher-order operators, tensors that are not strided.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ from .ir import BufferSpec, Output, TensorView
 from .program import LoopProgram
 from .rows_activation import ACTIVATIONS
 from .rows_create import CREATE
+from .rows_extern import EXTERNS
 from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE, Pointwise
 from .rows_random import RANDOM
@@ -44,6 +47,7 @@ REASONS = {
     "view": "strides and an offset over a buffer that is there already",
     "loop": "each element is computed from a few others: loops of our own",
     "layout": "the shape or the output's strides cannot be had as a view, so elements are copied",
+    "channels last": "a library's convolution, on memory in which the channels of a pixel lie side by side, as it works fastest",
     "library call": "a library has kernels for this that loops would not reach, sorting among them",
     "no row": "no row of ours covers this operator",
     "dtype": "the dtype is none that loops are made for",
@@ -89,13 +93,21 @@ SIZES_ONLY = ("operator", "math", "torch.sym_", "aten.sym_")
 """What computes a size from sizes begins so: it is arithmetic that was done when values were propagated."""
 
 
-def lower(graph: GraphArtifact, hints: Mapping[str, int] | None = None) -> LoopProgram:
+def lower(
+    graph: GraphArtifact,
+    hints: Mapping[str, int] | None = None,
+    *,
+    free: Collection[int] = (),
+    layouts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> LoopProgram:
     """The loops of ``graph``. Raises Unsupported for what has no functional form (see the module's docstring).
 
-    hints: sizes at hand other than those of the capture, by symbol: what cannot be decided for all sizes is decided for these."""
+    hints: sizes at hand other than those of the capture, by symbol: what cannot be decided for all sizes is decided for these.
+    free: positions of outputs whose strides nobody but a backward sees: they come as they lie, where sizes are fixed.
+    layouts: strides of placeholders, by name, that are not the fake value's: what ``free`` made of them in the forward."""
     stage = "lowering." + graph.stage.split(".")[-1]
     if not is_symbolic(graph.graph):
-        return _Lowering(graph, stage).program()
+        return _Lowering(graph, stage, free=free, layouts=layouts).program()
     log = Conditions()
     own = GraphArtifact(fx.GraphModule(graph.module, copied(graph.graph)), graph.stage)  # whose values the reader replaces
     lowering = _Lowering(own, stage, Reader(hints or {}), log)
@@ -105,8 +117,16 @@ def lower(graph: GraphArtifact, hints: Mapping[str, int] | None = None) -> LoopP
 
 
 class _Lowering:
-    def __init__(self, graph: GraphArtifact, stage: str, reader: Reader | None = None, log: Conditions | None = None) -> None:
-        self.graph, self.stage, self.reader, self.log = graph, stage, reader, log
+    def __init__(
+        self,
+        graph: GraphArtifact,
+        stage: str,
+        reader: Reader | None = None,
+        log: Conditions | None = None,
+        free: Collection[int] = (),
+        layouts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        self.graph, self.stage, self.reader, self.log, self.free, self.layouts = graph, stage, reader, log, free, layouts
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[BufferSpec] = []
         self.numbers: dict[int, int] = {}  # position of an argument that is a number -> its size
@@ -154,7 +174,11 @@ class _Lowering:
             return
         if not is_tensor(val) or val.layout != torch.strided:
             raise Unsupported(f"input {node.name} is a {type(val).__name__}, not a strided tensor", reason="input kind", where=own_location(stack_of(node)))
-        spec = BufferSpec(node.name, known_size(val.shape, node), known_size(val.stride(), node), val.dtype, val.device)
+        size, stride = known_size(val.shape, node), known_size(val.stride(), node)
+        given = tuple(self.layouts.get(node.name, stride))
+        spec = BufferSpec(node.name, size, given, val.dtype, val.device)
+        if given != stride:
+            self.builder.relaid.add(node.name)
         self.inputs.append(spec)
         if not same(val.storage_offset(), 0):
             self.builder.bases[node.name] = val.storage_offset()
@@ -173,21 +197,23 @@ class _Lowering:
         self.values[node] = TensorView(name, tuple(value.shape), value.stride(), 0, value.dtype)
 
     def output(self, node: fx.Node) -> None:
-        for value in self.graph.outputs:
+        for position, value in enumerate(self.graph.outputs):
             if not isinstance(value, fx.Node):
                 self.outputs.append(value)
                 continue
             view = self.values[value]
-            val = value.meta["val"]
-            if (
-                isinstance(view, TensorView)
-                and view.size
-                and 0 not in view.size
-                and any(not same(n, 1) and s != t for n, s, t in zip(view.size, view.stride, val.stride(), strict=True))
-            ):
-                self.builder.enter(value)
-                view = self.builder.copy(view, self.builder.like(val), "copy")
-                self.decide(value, "copy", "layout")
+            if position in self.free and isinstance(view, TensorView) and view.buffer in self.builder.relaid:
+                self.outputs.append(view)
+                continue
+            if isinstance(view, TensorView) and view.size and 0 not in view.size:
+                val = value.meta["val"]
+                stride = known_size(val.stride(), value)
+                if all(same(n, 1) or s == t for n, s, t in zip(view.size, view.stride, stride, strict=True)):
+                    view = replace(view, stride=stride)  # those of single elements can be seen as well
+                else:
+                    self.builder.enter(value)
+                    view = self.builder.copy(view, self.builder.like(val), "copy")
+                    self.decide(value, "copy", "layout")
             self.outputs.append(view)
 
     def call(self, node: fx.Node) -> None:
@@ -212,12 +238,22 @@ class _Lowering:
         self.builder.enter(node)
         self.values[node] = self.lowered(node, target, args, kwargs)
 
+    def in_own_layout(self, node: fx.Node) -> Any:
+        """The value of ``node`` as aten's calls get it: with the strides it has in the program, for some calls depend on them."""
+        view = self.values[node]
+        if not isinstance(view, TensorView) or view.buffer not in self.builder.relaid:
+            return view
+        val: Tensor = node.meta["val"]
+        return view if view.stride == tuple(val.stride()) else self.builder.copy(view, self.builder.like(val), "layout")
+
     def lowered(self, node: fx.Node, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
         """The row's result, or the extern call's where there is no row, the row declines, or its result is not aten's."""
         name, before = str(target), len(self.builder.nodes)
         try:
             if name in VIEWS:
                 result = VIEWS[name](self.builder, *args, **kwargs)
+            elif name in EXTERNS:
+                result = EXTERNS[name](self.builder, *args, **kwargs)
             else:
                 result = self.nothing(node, target) or self.loops(node, name, args, kwargs)
             if not _agrees(result, node.meta["val"]):
@@ -225,7 +261,11 @@ class _Lowering:
         except Decline as declined:
             self.builder.rewind(before)
             self.decide(node, "extern", declined.reason)
+            args, kwargs = fx.map_arg((node.args, node.kwargs), self.in_own_layout)
             return self.builder.extern(target, args, kwargs)
+        if name in EXTERNS:
+            self.decide(node, "extern", "channels last")
+            return result
         made = len(self.builder.nodes) > before
         self.decide(node, "loop" if name not in VIEWS else "copy" if made else "view", "loop" if name not in VIEWS else "layout" if made else "view")
         return result
@@ -265,6 +305,8 @@ def _agrees(result: Any, val: Any) -> bool:
     """Whether views have the sizes and dtypes of the fake values they stand for."""
     if isinstance(result, TensorView):
         return is_tensor(val) and result.size == tuple(val.shape) and result.dtype == val.dtype
+    if result is None:
+        return val is None
     return isinstance(val, (tuple, list)) and len(result) == len(val) and all(map(_agrees, result, val))
 
 
@@ -291,7 +333,7 @@ def pointwise(b: Builder, row: Pointwise, args: Sequence[Any], kwargs: dict[str,
         values = [operand(v, i in row.raw) for i, v in enumerate(args)]
         return row.fn(*values, **{k: operand(v, False) for k, v in kwargs.items()})
 
-    return b.loop(b.like(b.val), build)
+    return b.loop(b.following(b.val, tensors), build)
 
 
 __all__ = ["REASONS", "lower"]

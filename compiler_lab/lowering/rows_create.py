@@ -313,7 +313,8 @@ def convert(b: Builder, self: TensorView, *_: Any, **options: Any) -> TensorView
     source = b.node.args[0]
     if isinstance(source, fx.Node) and source.meta["val"].device != b.val.device:
         raise Decline("device")
-    return b.copy(self, b.like(b.val))
+    preserving = options.get("memory_format") in (None, torch.preserve_format)
+    return b.copy(self, b.following(b.val, [self]) if preserving else b.like(b.val))
 
 
 def copy(b: Builder, self: TensorView, src: TensorView, non_blocking: bool = False) -> TensorView:
