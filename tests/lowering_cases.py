@@ -374,6 +374,7 @@ INDEXED_CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
         for r in ("sum", "prod", "mean", "amax", "amin")
         for own in (True, False)
     ],
+    "aten.embedding.default": [((A(7, 16), INDEX), {}), ((A(16, 7).t(), INDEX, 2), {}), ((A(5, 16).to(HALF), torch.tensor(3)), {})],
     "aten.embedding_dense_backward.default": [
         ((A(2, 3, 16), INDEX, 7, 2, False), {}), ((A(2, 3, 5), INDEX, 4, -1, False), {}), ((A(16), torch.tensor(3), 5, -1, False), {}),
         ((A(2, 3, 5).to(HALF), INDEX, 4, -1, False), {}),

@@ -399,6 +399,15 @@ def test_index_errors() -> None:
     torch.testing.assert_close(built(x, good)[0], x[good] * 2)
 
 
+def test_an_embedding_has_no_row_for_other_indices() -> None:
+    weight, good = torch.randn(5, 4), torch.tensor([0, 4])
+    built = build(kernels_of(lambda w, i: torch.nn.functional.embedding(i, w) * 2, weight, good))
+    torch.testing.assert_close(built(weight, good)[0], weight[good] * 2)
+    for bad in (5, -1):
+        with pytest.raises(IndexError):
+            built(weight, torch.tensor([0, bad]))
+
+
 @pytest.mark.parametrize("size", [1, 5])
 def test_index_errors_of_a_buffer_that_holds_one_number(size: int) -> None:
     """Nothing is read at the position, which may still be out of range."""

@@ -34,7 +34,6 @@ from .lowering_cases import assert_same, aten, call_graph, compare, op_of, reaso
         ("aten.addmm.default", (torch.randn(5), torch.randn(3, 4), torch.randn(4, 5)), "library call"),
         ("aten.bmm.default", (torch.randn(2, 3, 4), torch.randn(2, 4, 5)), "library call"),
         ("aten.convolution.default", (torch.randn(1, 2, 5), torch.randn(3, 2, 3), None, [1], [0], [1], False, [0], 1), "library call"),
-        ("aten.embedding.default", (torch.randn(7, 3), torch.tensor([1, 6, 0])), "library call"),
         ("aten.digamma.default", (torch.randn(3, 4),), "no row"),
         ("aten.sort.default", (torch.randn(3, 4),), "library call"),
         ("aten.topk.default", (torch.randn(3, 4), 2), "library call"),

@@ -74,7 +74,7 @@ REASONS = {
 LIBRARY = frozenset(
     {
         "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
-        "aten.convolution_backward.default", "aten.embedding.default",
+        "aten.convolution_backward.default",
         "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
         "aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.kthvalue.default", "aten.median.default", "aten.median.dim", "aten.mode.default",
         "aten.mv.default", "aten.dot.default", "aten.vdot.default", "aten.addmv.default", "aten.addbmm.default",

@@ -244,6 +244,17 @@ def _identity(mode: ScatterMode, dtype: torch.dtype) -> Number:
     return torch.iinfo(dtype).min if mode == "max" else torch.iinfo(dtype).max
 
 
+def embedding(b: Builder, weight: TensorView, indices: TensorView, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> TensorView:
+    """Rows of ``weight``; the rest of the arguments is for the gradient."""
+    dims = len(indices.size)
+
+    def build(body: Body, point: Point) -> Value:
+        row = body.indirect(body.load(indices, point[:dims]), weight.size[0], False)
+        return body.load_at(weight, (Index(), point[-1]), {0: row})
+
+    return b.loop(b.like(b.val), build)
+
+
 def embedding_backward(b: Builder, grad_output: TensorView, indices: TensorView, num_weights: int, padding_idx: int, scale_grad_by_freq: bool) -> TensorView:
     """Each row of the gradient added to the row of the weight that it was read from; nothing for the row that pads."""
     if scale_grad_by_freq:
@@ -274,6 +285,7 @@ INDEXED: dict[str, Callable[..., Any]] = {
     "aten.scatter.reduce": lambda b, self, dim, index, src, *, reduce: scatter_reduce(b, self, dim, index, src, reduce),
     "aten.scatter.value_reduce": lambda b, self, dim, index, value, *, reduce: scatter_reduce(b, self, dim, index, value, reduce),
     "aten.scatter_reduce.two": scatter_reduce,
+    "aten.embedding.default": embedding,
     "aten.embedding_dense_backward.default": embedding_backward,
 }
 """Operator name -> row."""
