@@ -276,6 +276,8 @@ def op_program(dtype: torch.dtype) -> tuple[LoopProgram, list[str]]:
     i = Var("i0", len(PAIRS))
     names: list[str] = []
     for name, spec in ops.SCALAR.items():
+        if name in ops.RANDOM:  # their operands are a seed and a counter, of another dtype than the result
+            continue
         operands = {"where": (mask, left, right)}.get(name, (left, right)[: 1 + _binary(name)])
         example = [torch.ones(1, dtype=o.dtype) for o in operands]
         try:
