@@ -199,8 +199,8 @@ class _Functionalizer:
             if source.base.version:
                 self.within(source, op, size, stride, offset)
             args = (size, stride, offset + parent.meta["val"].storage_offset())
-        elif op in (aten.view.default, aten._unsafe_view.default) and not viewable(parent.meta["val"], args[0]):
-            parent, recorded = self.emit(aten.clone.default, parent, memory_format=torch.contiguous_format), None
+        elif recorded is None and op in (aten.view.default, aten._unsafe_view.default) and not viewable(parent.meta["val"], args[0]):
+            parent = self.emit(aten.clone.default, parent, memory_format=torch.contiguous_format)
         return self.node(op, (parent, *args), kwargs, recorded, name)
 
     def placed(self, view: View, op: OpOverload) -> fx.Node:

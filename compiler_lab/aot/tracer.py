@@ -328,7 +328,7 @@ def laid_out_alike(a: Tensor, b: Tensor) -> bool:
     """Equal strides, wherever a stride is used: in dimensions of more than one element. Of symbolic sizes, whatever they are."""
     if not (depends(a) or depends(b)):
         return a.shape == b.shape and (a.numel() == 0 or all(n == 1 or s == t for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)))
-    return same(a.shape, b.shape) and all(same(n, 1) or same(s, t) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True))
+    return same(a.shape, b.shape) and all(same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True))
 
 
 def has_overlap(value: Tensor, repeats: bool = True) -> bool:

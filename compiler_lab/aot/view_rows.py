@@ -16,7 +16,7 @@ import torch.fx as fx
 from torch import Tensor
 from torch._ops import OpOverload
 
-from ..core.sizes import same
+from ..core.sizes import composed, depends, same
 
 aten = torch.ops.aten
 
@@ -163,7 +163,12 @@ def reshape(emit: Emit, node: fx.Node, shape: Sequence[int]) -> fx.Node:
 
 def viewable(value: Tensor, shape: Sequence[int]) -> bool:
     """Whether ``value.view(shape)`` is possible without a copy: asked of an empty tensor with the same strides."""
+    mode: Any = getattr(value, "fake_mode", None)
     try:
+        if depends((value, shape)) and mode is not None:
+            with mode, composed(True):
+                aten.view.default(value, shape)
+            return True
         torch.empty_strided(value.shape, value.stride(), device="meta").view(shape)
     except RuntimeError:
         return False

@@ -41,9 +41,10 @@ def _is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Of symbolic sizes: in the order that the strides have at the first call. Dense in one order of the dimensions is dense."""
     expected = 1
     for step, n in sorted(zip(stride, size, strict=True), key=lambda pair: (hint(pair[0]), hint(pair[1]))):
-        if same(n, 1) or (not same(step, expected) and decided(n == 1)):
-            continue
-        if not same(step, expected) and decided(step != expected):
-            return any(decided(n == 0) for n in size)
+        if not same(step, expected):
+            if decided(n == 1):
+                continue
+            if decided(step != expected):
+                return any(decided(n == 0) for n in size)
         expected *= n
     return True
