@@ -143,7 +143,7 @@ def to_kernels(half: GraphArtifact, run: Runner, part: str, steps: tuple[Pass, .
     """Aten graph -> loops -> schedule with its memory plan -> C++."""
     planned: Schedule = run.passes(steps, half, part)
     run.tell(Step("plan memory", planned, planned.plan, 0.0, part, run.graph))
-    return run.step("generate", planned, lambda: generate(planned), part)
+    return run.step("generate", planned, lambda: generate(planned, run.options), part)
 
 
 def eager_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:

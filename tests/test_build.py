@@ -144,7 +144,8 @@ print(len(t.openmp_runtimes()))
     assert ran.stdout.strip() == "1" and "two OpenMP" not in ran.stderr
 
 
-def test_a_traceback_shows_the_wrapper(built: Program) -> None:
+def test_a_traceback_shows_the_wrapper_in_python(options: Options) -> None:
+    built = build(dataclasses.replace(kernels_of(gelu_times, X, W), calls=None), options)
     with pytest.raises(TypeError, match="call"):
         built.call()
     with pytest.raises(Exception) as caught:
@@ -227,7 +228,7 @@ def test_rejected_source_names_both_lines_and_is_kept(options: Options) -> None:
     assert "no_such_function" in message and re.search(r"kernels\.cpp:\d+: ", message)
     assert caught.value.where == HERE, "the user's line"
     kept = Path(message.rsplit(" ", 1)[1])
-    assert (kept / "kernels.cpp").read_text() == broken.source and (kept / "lab_math.h").exists()
+    assert (kept / "kernels.cpp").read_text() == broken.unit and (kept / "lab_math.h").exists()
     shutil.rmtree(kept)
     assert not list(Path(options.cache_dir).rglob("*.so")), "nothing half-built is kept"
     torch.testing.assert_close(build(kernels, options)(X, W), (torch.nn.functional.gelu(X) * W,))
@@ -290,12 +291,15 @@ def test_no_compiler_is_one_sentence_about_what_to_install(monkeypatch: pytest.M
         assert way in str(caught.value)
 
 
-def test_a_library_without_a_kernel_is_refused(options: Options) -> None:
+def test_a_library_without_its_function_is_refused(options: Options) -> None:
     kernels = kernels_of(gelu_times, X, W)
-    wrong = dataclasses.replace(kernels, kernels=tuple(dataclasses.replace(k, name="k99") for k in kernels.kernels))
-    with pytest.raises(CodegenFailed, match="could not be loaded") as caught:
-        build(wrong, options)
-    assert "k99" in str(caught.value)
+    assert kernels.calls is not None
+    unnamed = dataclasses.replace(kernels, calls=dataclasses.replace(kernels.calls, source=kernels.calls.source.replace("lab_attach", "other")))
+    wrong = dataclasses.replace(kernels, calls=None, kernels=tuple(dataclasses.replace(k, name="k99") for k in kernels.kernels))
+    for broken, name in ((unnamed, "lab_attach"), (wrong, "k99")):
+        with pytest.raises(CodegenFailed, match="could not be loaded") as caught:
+            build(broken, options)
+        assert name in str(caught.value)
 
 
 def test_flags_that_a_compiler_lacks_are_left_out_and_said_once(tmp_path: Path) -> None:
@@ -395,7 +399,7 @@ def test_pointwise_kernels_use_vector_instructions(cxx: str, tmp_path: Path) -> 
     assert vector_instructions(made, "k1") == ()
     assert made.toolchain is not None
     spans = tuple(Span(k.name, k.first, k.last) for k in made.kernels.kernels)
-    text = compile_to_assembly(made.kernels.source, toolchain.header(), made.toolchain, spans)
+    text = compile_to_assembly(made.kernels.unit, made.toolchain, spans)
     assert any(line.is_vector for line in text) and {line.kernel for line in text} == {"k0"}
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from compiler_lab.codegen.math_table import ANY, COMPUTE, FLOAT, FUNCTIONS, LOAD, STORAGE, STORE, VECTOR_CALLS, function
 from compiler_lab.lowering import ops
-from compiler_lab.runtime.toolchain import PLAIN, compile_command, find_toolchain, header, run_compiler, write_sources
+from compiler_lab.runtime.toolchain import PLAIN, compile_command, find_toolchain, headers, run_compiler, write_sources
 
 ROOT = Path(__file__).parent.parent
 CTYPES = {c: d for d, c in COMPUTE.items() if d not in LOAD and c != "bool"}
@@ -80,7 +80,7 @@ def _source() -> str:
 
 def _library(folder: str, native: bool) -> ctypes.CDLL:
     toolchain = find_toolchain(cache_dir=folder)
-    write_sources(folder, _source(), header())
+    write_sources(folder, _source())
     command = compile_command(toolchain, folder, output="math.so")
     ran = run_compiler([c for c in command if native or not c.startswith("-march")], folder)
     assert ran.code == 0, ran.output
@@ -285,7 +285,7 @@ def test_float_loops_are_vectorised(tmp_path: Path) -> None:
     toolchain = find_toolchain(cache_dir=str(tmp_path))
     if toolchain.kind != "gcc" or "AVX2" not in toolchain.extensions:
         pytest.skip("asks gcc about AVX2")
-    write_sources(str(tmp_path), _source(), header())
+    write_sources(str(tmp_path), _source())
     ran = run_compiler([*compile_command(toolchain, str(tmp_path), "-fopt-info-vec-optimized", output="math.so")], tmp_path)
     lines = _source().splitlines()
     vectorised = {int(text.split(":")[1]) for text in ran.output.splitlines() if "loop vectorized" in text}
@@ -300,7 +300,7 @@ def test_the_polynomials_are_what_the_script_fits() -> None:
 
 def test_no_standard_header_but_two() -> None:
     """<cmath> alone costs more compile time than a kernel; fast-math would change results."""
-    includes = [line for line in header().splitlines() if line.startswith("#include")]
+    includes = [line for line in headers()["lab_math.h"].splitlines() if line.startswith("#include")]
     assert includes == ["#include <stddef.h>", "#include <stdint.h>"]
     assert not any("fast-math" in flag or "finite" in flag for flag in PLAIN)
 

@@ -37,7 +37,7 @@ CATALOGUES: dict[str, tuple[tuple[str, ...], Any]] = {
     "partition": (("save", "ban", "policy", "budget"), bans.REASONS),
     "lowering": (("lower",), lower.REASONS),
     "scheduling": (("fuse", "recompute", "drop", "keep", "reuse"), scheduling.REASONS),
-    "codegen": (("parallel", "cut"), codegen.REASONS),
+    "codegen": (("parallel", "cut", "wrapper", "call"), codegen.REASONS),
 }
 GUARDS = re.compile(r"guard_\d+")
 

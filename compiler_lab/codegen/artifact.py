@@ -16,7 +16,7 @@ from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR
 from ..lowering.sizes import Condition
 from ..scheduling.artifact import Schedule
-from .ir import Kernel, Line
+from .ir import CallCode, Kernel, Line
 
 REASONS: dict[str, str] = {
     "too_little_work": "elements * (1 + 4 * expensive ops) is below what starting the threads costs",
@@ -27,13 +27,26 @@ REASONS: dict[str, str] = {
     "rows_vary": "threads share the outer loops, whose size varies; each call asks whether that pays",
     "one_iteration": "there is one iteration of the outer loops, and its sweeps are short",
     "conditions_on_place": "a comparison of the place with a constant, or a division of it, has one outcome in each piece",
+    # the wrapper, and each extern call in it
+    "exported": "torch exports a C function for it",
+    "asked for": "the option wrapper is python",
+    "sizes vary": "the function in C is made for sizes that are numbers",
+    "no kernels": "there is nothing to compile: extern calls alone do not need a compiler",
+    "no function": "torch exports no C function for this operator that was looked into",
+    "argument": "the operator takes an argument that its C function takes in another way",
+    "dtype": "the dtype is not one that a tensor made in C has",
+    "number too large": "an int that the C function's double cannot hold",
 }
-"""Why a kernel's loops are cut and shared between threads as they are."""
+"""Why a kernel's loops are cut and shared between threads as they are, and in which language calls are made."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Kernels(Artifact):
-    """``source``: one C++ translation unit that includes ``lab_math.h``. ``wrapper``: Python that defines ``make(functions, ops, constants, torch)``."""
+    """``source``: the kernels in C++; they include ``lab_math.h``. ``calls``: the wrapper in C, if there is one; ``unit`` is both together.
+
+    ``wrapper``: the wrapper in Python, which defines ``make(functions, ops, constants, torch)``: what runs where there is none in C, or where
+    the torch at hand cannot be called from it.
+    """
 
     stage: str
     schedule: Schedule
@@ -42,11 +55,21 @@ class Kernels(Artifact):
     kernels: tuple[Kernel, ...]
     wrapper: str
     wrapper_lines: tuple[Line, ...]
+    calls: CallCode | None = None
     decisions: tuple[Decision, ...] = ()
     conditions: tuple[Condition, ...] = ()  # of the sizes of a call: the schedule's, and those the code needs besides
 
     def text(self) -> str:
-        return f"{self.source}\n# ---- wrapper ----\n{self.wrapper}"
+        return f"{self.unit}\n# ---- {'wrapper' if self.calls is None else 'the same calls in Python'} ----\n{self.wrapper}"
+
+    @property
+    def unit(self) -> str:
+        """What is compiled."""
+        return self.source if self.calls is None else self.source + self.calls.source
+
+    @property
+    def unit_lines(self) -> tuple[Line, ...]:
+        return self.lines if self.calls is None else (*self.lines, *self.calls.lines)
 
     def line_id(self, line: Line) -> str:
         """``codegen.forward/k0:L12``; lines outside kernels belong to "source"."""
@@ -69,11 +92,13 @@ class Kernels(Artifact):
                 )
             )
         found += [Item(self.line_id(n), "line", n.text, n.parents, n.stack, {"number": n.number}) for n in self.lines if n.text]
+        calls = self.calls.lines if self.calls is not None else ()
+        found += [Item(self.line_id(n), "call", n.text, n.parents, n.stack, {"number": n.number}) for n in calls if n.text]
         found += [Item(f"{self.stage}/wrapper:L{n.number}", "wrapper", n.text, n.parents, n.stack, {"number": n.number}) for n in self.wrapper_lines if n.text]
         return tuple(found)
 
     def check(self) -> None:
-        for lines, text, what in ((self.lines, self.source, "source"), (self.wrapper_lines, self.wrapper, "wrapper")):
+        for lines, text, what in ((self.unit_lines, self.unit, "source"), (self.wrapper_lines, self.wrapper, "wrapper")):
             if "".join(f"{n.text}\n" for n in lines) != text or any(n.number != i for i, n in enumerate(lines, 1)):
                 raise InvalidIR(f"{self.stage}: the lines are not those of the {what}")
         names = [k.name for k in self.kernels]

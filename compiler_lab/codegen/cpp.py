@@ -1,4 +1,4 @@
-"""``generate``: a schedule becomes one C++ translation unit and the Python that calls it.
+"""``generate``: a schedule becomes one C++ translation unit, kernels and the function that calls them, and the same calls in Python.
 
 In: a ``Schedule``. Out: ``Kernels``. Each ``LoopGroup`` is one function ``int k0(void* const* args)``: pointers once, then loops after the
 group's shape; it returns 0 or an error code of ``ir.ERRORS``. Extern groups are calls in the wrapper. Where sizes are symbolic, those the kernel
@@ -16,9 +16,11 @@ from dataclasses import replace
 
 from ..core.artifact import Decision
 from ..core.errors import Unsupported
+from ..core.options import Options
 from ..lowering import ops
 from ..lowering.index import Index, Var
 from ..lowering.ir import BufferSpec
+from ..lowering.program import LoopProgram
 from ..lowering.sizes import Conditions, hint, is_number, recorded_by
 from ..lowering.symbols import symbols_in
 from ..scheduling.artifact import Schedule
@@ -38,6 +40,9 @@ from .emit import Emitter
 from .ir import ERRORS, Kernel
 from .math_table import STORAGE
 from .wrapper import write_wrapper
+from .wrapper_c import write_call
+
+DEFAULTS = Options()
 
 WORTH_THREADS = 32768
 """Below so many elementary operations a kernel stays on the calling thread: starting the others takes 5 to 10 microseconds."""
@@ -60,8 +65,8 @@ DIVISION = {
 RESERVED = re.compile(r"[a-z]\d*|[a-z]+\d+_at|(lanes|total|parts|best)\d+|at|lane|base|end|strip|count|args")
 
 
-def generate(schedule: Schedule) -> Kernels:
-    """Raises ``Unsupported`` for buffers that are not on the CPU, dtypes and ops without a C++ row."""
+def generate(schedule: Schedule, options: Options = DEFAULTS) -> Kernels:
+    """Reads ``options.wrapper``. Raises ``Unsupported`` for buffers that are not on the CPU, dtypes and ops without a C++ row."""
     part = schedule.stage.partition(".")[2]
     stage = f"codegen.{part}" if part else "codegen"
     buffers = schedule.program.buffers
@@ -85,11 +90,26 @@ def generate(schedule: Schedule) -> Kernels:
         source.line(line.text, line.parents, line.stack)
     kernels = tuple(Kernel(g.name, args, head + first, head + last, tuple(n.name for n in g.nodes), sizes_of(g)) for g, args, first, last in spans)
     wrapper = write_wrapper(schedule, kernels, names)
+    calls, why = None, wrapper_language(schedule.program, kernels, options)
+    if why == "exported":
+        work = {d.subject[0].rpartition("/")[2]: int(d.facts["work"]) for d in decisions if d.kind == "parallel"}
+        calls = write_call(schedule, kernels, names, work, len(source.lines))
+        decisions += calls.decisions
+    decisions.append(Decision("wrapper", (stage,), "python" if calls is None else "c", why))
     return Kernels(
         stage=stage, schedule=schedule, source=source.text(), lines=tuple(source.lines), kernels=kernels,
-        wrapper=wrapper.text(), wrapper_lines=tuple(wrapper.lines), decisions=tuple(decisions),
+        wrapper=wrapper.text(), wrapper_lines=tuple(wrapper.lines), calls=calls, decisions=tuple(decisions),
         conditions=(*schedule.conditions, *(log.recorded if log else ())),
     )  # fmt: skip
+
+
+def wrapper_language(program: LoopProgram, kernels: Sequence[Kernel], options: Options) -> str:
+    """Why the wrapper is in C ("exported") or in Python."""
+    if program.sizes or program.numbers:
+        return "sizes vary"
+    if options.wrapper == "python":
+        return "asked for"
+    return "exported" if kernels else "no kernels"
 
 
 def identifiers(buffers: Mapping[str, BufferSpec]) -> dict[str, str]:
@@ -140,7 +160,7 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
     e.line()
     head = len(e.lines)
     origins = ", ".join(dict.fromkeys(n.origin or n.name for n in group.nodes))
-    with e.block(f'extern "C" int {group.name}(void* const* args) {{  // {group.shape}: {origins}', k.parents):
+    with e.block(f'extern "C" __attribute__((noinline)) int {group.name}(void* const* args) {{  // {group.shape}: {origins}', k.parents):
         if bodies.doomed:
             e.line("return 1;  // indexes into nothing", k.parents)
         elif numel(group.outer) or group.serial:

@@ -14,14 +14,14 @@ from .ir import Line
 
 
 class Emitter:
-    """An append-only list of lines with an indentation level."""
+    """An append-only list of lines with an indentation level. ``before``: lines of the file that stand before the first."""
 
-    def __init__(self, indent: str = "  ") -> None:
+    def __init__(self, indent: str = "  ", before: int = 0) -> None:
         self.lines: list[Line] = []
-        self.indent, self.depth = indent, 0
+        self.indent, self.depth, self.before = indent, 0, before
 
     def line(self, text: str = "", parents: Iterable[str] = (), stack: Stack = ()) -> None:
-        self.lines.append(Line(len(self.lines) + 1, (self.indent * self.depth + text).rstrip(), tuple(dict.fromkeys(parents)), stack))
+        self.lines.append(Line(self.before + len(self.lines) + 1, (self.indent * self.depth + text).rstrip(), tuple(dict.fromkeys(parents)), stack))
 
     @contextmanager
     def block(self, head: str, parents: Iterable[str] = (), end: str = "}") -> Generator[None]:

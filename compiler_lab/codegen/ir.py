@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
+from ..core.artifact import Decision
 from ..core.provenance import Stack
 
 
@@ -34,6 +37,26 @@ class Kernel:
     last: int
     nodes: tuple[str, ...]
     sizes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallCode:
+    """The wrapper in C, which stands after the kernels in the same translation unit, and what it is bound to when the unit is loaded.
+
+    symbols: functions of torch that it calls, beside those that ``call.h`` needs; one that a torch lacks is called through Python.
+    constants: buffers whose tensors it is given;  layouts: (size, stride, dtype) of the memory it asks for, the arena's first.
+    python: the text of ``make(ops, torch)``, which gives the functions in Python that it may call: the first gives views of the arena.
+    boxed: takes one list of its inputs, which it empties.  decisions: for each extern call, whether it is made in C.
+    """
+
+    source: str
+    lines: tuple[Line, ...]
+    symbols: tuple[str, ...]
+    constants: tuple[str, ...]
+    layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
+    python: str
+    boxed: bool
+    decisions: tuple[Decision, ...]
 
 
 ERRORS = {1: "index out of range", 2: "out of memory", 3: "integer division by zero"}

@@ -10,21 +10,18 @@ PyTorch's counterpart: ``torch/_inductor/codegen/wrapper.py``.
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ..core.errors import Unsupported
-from ..core.provenance import Stack, own_location
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
 from ..lowering.program import views_of
-from ..lowering.sizes import Size, is_number
+from ..lowering.sizes import is_number
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
 from .emit import Emitter
+from .externs import FLATTEN, IN_LAYOUT, Externs, where
 from .ir import Kernel
 
 FAIL = '''\
@@ -36,29 +33,15 @@ def fail(code):
         raise MemoryError("a kernel could not allocate its scratch memory")
     raise RuntimeError("ZeroDivisionError")'''
 
-IN_LAYOUT = '''\
-def in_layout(value, size, stride, torch):
-    """A copy with the strides that the kernels were made for."""
-    return torch.empty_strided(size, stride, dtype=value.dtype, device=value.device).copy_(value)'''
-
-FLATTEN = '''\
-def flatten(results):
-    """The tensors of a call whose results are lists."""
-    return [t for r in results for t in (r if isinstance(r, (tuple, list)) else (r,))]'''
-
-
-BOUND = frozenset({*OUT_VARIANTS, *OUT_VARIANTS.values()})
-"""Called as ``torch.mm`` and so on: the same operators by a binding that costs half as much as ``torch.ops``."""
-
 
 def write_wrapper(schedule: Schedule, kernels: Sequence[Kernel], names: Mapping[str, str]) -> Emitter:
     """``names``: a Python name for each buffer; ``kernels`` in the order of the schedule's loop groups."""
     return _Wrapper(schedule, kernels, names).write()
 
 
-class _Wrapper:
+class _Wrapper(Externs):
     def __init__(self, schedule: Schedule, kernels: Sequence[Kernel], names: Mapping[str, str]) -> None:
-        self.schedule, self.program, self.names = schedule, schedule.program, names
+        super().__init__(schedule, names)
         self.kernels = {k.name: k for k in kernels}
         self.e = Emitter("    ")
         self.slots = {s.buffer.name: s for s in schedule.plan.slots}
@@ -69,7 +52,7 @@ class _Wrapper:
         self.outputs = [o for o in self.program.outputs if isinstance(o, TensorView)]
         self.kept = {o.buffer for o in self.outputs}
         self.last_use = self._last_uses()
-        self.prepared = [self._extern(g) if isinstance(g, ExternGroup) else None for g in schedule.groups]
+        self.prepared = [self._prepared(g.node) if isinstance(g, ExternGroup) else None for g in schedule.groups]
 
     def _last_uses(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -113,8 +96,7 @@ class _Wrapper:
         for k in self.kernels.values():
             e.line(f'{k.name} = functions["{k.name}"]')
         for target in dict.fromkeys(self._target(g) for g in self.schedule.groups if isinstance(g, ExternGroup)):
-            function = f"torch.{target._schema.name.removeprefix('aten::')}" if target in BOUND else f'ops["{target}"]'
-            e.line(f"{_op_name(target)} = {function}")
+            e.line(self.binding(target))
         for name in self.program.constants:
             e.line(f'{self.names[name]} = constants["{name}"]')
         e.line()
@@ -181,7 +163,7 @@ class _Wrapper:
                     else:
                         self._aten(group, i)
                     self._release(i, group)
-                self._return()
+                e.line(f"return {self.answer()}")
             with e.block("finally:", end=""):
                 e.line(f"free.append((({sizes},), mine))" if sizes else "free.append(mine)")
         e.line()
@@ -196,7 +178,7 @@ class _Wrapper:
     def _kernel(self, group: LoopGroup) -> None:
         e, k = self.e, self.kernels[group.name]
         parents, stack = tuple(f"{self.schedule.stage}/{group.name}/{n.name}" for n in group.nodes), group.nodes[0].stack
-        e.line(f"# {', '.join(dict.fromkeys(n.origin or n.name for n in group.nodes))}{_where(stack)}", parents, stack)
+        e.line(f"# {', '.join(dict.fromkeys(n.origin or n.name for n in group.nodes))}{where(stack)}", parents, stack)
         made = {n.name: n.output for n in group.nodes}
         for i, buffer in enumerate(k.args):
             name = self.names[buffer]
@@ -215,65 +197,31 @@ class _Wrapper:
         assert prepared is not None
         (left, call), node, e = prepared, group.node, self.e
         parents = tuple(f"{self.schedule.stage}/{group.name}/{s.name}" for s in node.outputs if s is not None)
-        e.line(f"# {node.target}{_where(node.stack)}", parents, node.stack)
+        e.line(f"# {node.target}{where(node.stack)}", parents, node.stack)
         e.line(f"{left}{call}", parents, node.stack)
         if self._into_arena(node):
             return
         for spec in node.outputs:
             if spec is not None and (spec.name in self.kept or spec.name in self.last_use):
-                name = self.names[spec.name]
-                with e.block(f"if {name}.stride() != {spec.stride}:", parents, end=""):
-                    e.line(f"{name} = in_layout({name}, {spec.size}, {spec.stride}, torch)", parents, node.stack)
+                condition, statement = self.laid_out(spec)
+                with e.block(f"if {condition}:", parents, end=""):
+                    e.line(statement, parents, node.stack)
 
-    def _extern(self, group: ExternGroup) -> tuple[str, str]:
-        """("buf3, _ = ", "aten_op(x, 1.0)"): what is assigned and the call."""
-        node = group.node
-        args = [self._argument(a, group) for a in node.args] + [f"{k}={self._argument(v, group)}" for k, v in node.kwargs.items()]
-        if self._into_arena(node):
-            (spec,) = node.outputs
-            assert spec is not None
-            whole = TensorView(spec.name, spec.size, spec.stride, 0, spec.dtype)
-            return "", f"{_op_name(self._target(group))}({', '.join([*args, f'out={self._view(whole)}'])})"
-        call = f"{_op_name(node.target)}({', '.join(args)})"
-        left = [self.names[s.name] if s is not None else "_" for s in node.outputs]
-        if node.single:
-            return f"{left[0]} = ", call
-        lists = any("[]" in str(r.type) or "List" in str(r.type) for r in node.target._schema.returns)
-        call = f"flatten({call})" if lists and len(node.target._schema.returns) > 1 else call
-        return (f"{', '.join(left)}{',' if len(left) == 1 else ''} = " if left else ""), call
+    def _prepared(self, node: ExternNode) -> tuple[str, str]:
+        if not self._into_arena(node):
+            return self.call(node)
+        (spec,) = node.outputs
+        assert spec is not None
+        return self.call(node, out=self.view(TensorView(spec.name, spec.size, spec.stride, 0, spec.dtype)))
 
-    def _argument(self, arg: Any, group: ExternGroup) -> str:
-        if isinstance(arg, TensorView):
-            return self._view(arg)
-        if isinstance(arg, (tuple, list)):
-            inner = ", ".join(self._argument(a, group) for a in arg)
-            return f"[{inner}]" if isinstance(arg, list) else f"({inner}{',' if len(arg) == 1 else ''})"
-        if isinstance(arg, float) and not math.isfinite(arg):
-            return f'float("{arg}")'
-        if arg is None or isinstance(arg, (bool, int, float, str, complex, Size)):
-            return repr(arg)
-        if isinstance(arg, torch.device):
-            return f'torch.device("{arg}")'
-        if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
-            return repr(arg)
-        raise Unsupported(
-            f"{group.node.target} takes a {type(arg).__name__}, which the wrapper cannot write", reason="codegen.argument", where=own_location(group.node.stack)
-        )
-
-    def _view(self, view: TensorView) -> str:
-        """An expression for the tensor: the buffer itself where the view is all of it."""
-        spec, name = self.program.buffers[view.buffer], self.names[view.buffer]
-        if view.dtype != spec.dtype:
-            raise Unsupported(f"{view.buffer} is {spec.dtype} and is read as {view.dtype}", reason="codegen.view_dtype")
-        whole = view.size == spec.size and view.stride == spec.stride and view.offset == 0
-        if view.buffer in self.slots:
-            key = name if whole else next((n for n, (v, _) in self.views.items() if v == view), f"{name}_view{len(self.views)}")
-            self.views.setdefault(key, (view, view.buffer))
-            return key
-        if whole:
-            return name
-        offset = f"{name}.storage_offset() + {view.offset}" if view.offset else f"{name}.storage_offset()"
-        return f"as_strided({name}, {view.size}, {view.stride}, {offset})"
+    def view(self, view: TensorView) -> str:
+        """As ``Externs.view``, but a tensor of the arena has a name of its own, which ``state`` makes."""
+        if view.buffer not in self.slots:
+            return super().view(view)
+        name = self.names[view.buffer]
+        key = name if self.whole(view) else next((n for n, (v, _) in self.views.items() if v == view), f"{name}_view{len(self.views)}")
+        self.views.setdefault(key, (view, view.buffer))
+        return key
 
     def _release(self, i: int, group: Any) -> None:
         """Results of aten calls, and inputs of a backward, die after their last use: they are memory outside the arena."""
@@ -287,25 +235,3 @@ class _Wrapper:
         dead = unused + sorted(b for b, last in self.last_use.items() if last == i and b in own and b not in self.slots and b not in self.kept)
         if dead:
             self.e.line(f"del {', '.join(self.names[b] for b in dead)}")
-
-    def _return(self) -> None:
-        seen: set[TensorView] = set()
-        texts: list[str] = []
-        for o in self.program.outputs:
-            if not isinstance(o, TensorView):
-                texts.append(f'float("{o}")' if isinstance(o, float) and not math.isfinite(o) else repr(o))
-                continue
-            text = self._view(o)
-            again = o in seen and text == self.names[o.buffer]
-            texts.append(f"as_strided({text}, {o.size}, {o.stride}, {text}.storage_offset())" if again else text)
-            seen.add(o)
-        self.e.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
-
-
-def _op_name(target: torch._ops.OpOverload) -> str:
-    return str(target).replace(".default", "").replace(".", "_").replace("::", "_")
-
-
-def _where(stack: Stack) -> str:
-    location = own_location(stack)
-    return f"  {os.path.basename(location.file)}:{location.line}" if location else ""

@@ -15,6 +15,7 @@ from .errors import UnknownOption
 Partitioner = Literal["min_cut", "default"]
 CostModel = Literal["bytes", "torch"]
 Decompositions = Literal["inductor-like", "core", "none"]
+Wrapper = Literal["c", "python"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Options:
     fallback_random: bool = False  # eager's own stream of random numbers; otherwise the same distributions by counter, which fuse and are made again
     fusion: bool = True
     max_fused_nodes: int = 64
+    wrapper: Wrapper = "c"  # what calls kernels and aten: C where torch exports what it takes, or Python, to be read and stepped through
     recompile_limit: int = 8
     capture_scalar_outputs: bool = False  # .item() gives a number that depends on data instead of a break
     capture_dynamic_output_shape_ops: bool = False  # nonzero and the like give a size that depends on data instead of a break
@@ -54,6 +56,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "partitioner": get_args(Partitioner),
     "cost_model": get_args(CostModel),
     "decompositions": get_args(Decompositions),
+    "wrapper": get_args(Wrapper),
 }
 
 BETWEEN: dict[str, tuple[float, float]] = {"activation_memory_budget": (0.0, 1.0)}

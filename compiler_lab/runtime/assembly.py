@@ -73,10 +73,10 @@ def disassemble(library: Path, kernels: tuple[Span, ...]) -> tuple[AssemblyLine,
     return lines or None
 
 
-def compile_to_assembly(source: str, header: str, toolchain: Toolchain, kernels: tuple[Span, ...]) -> tuple[AssemblyLine, ...]:
+def compile_to_assembly(source: str, toolchain: Toolchain, kernels: tuple[Span, ...]) -> tuple[AssemblyLine, ...]:
     """By the compiler's ``-S``. Raises ``CodegenFailed`` where it fails."""
     with tempfile.TemporaryDirectory(prefix="compiler_lab_asm_") as folder:
-        write_sources(folder, source, header)
+        write_sources(folder, source)
         ran = run_compiler(compile_command(toolchain, folder, "-S", output="kernels.s"), folder)
         if ran.code != 0:
             raise CodegenFailed("the compiler gave no assembly", why=ran.output.strip()[:200])

@@ -9,15 +9,15 @@ PyTorch's counterpart: ``torch/_inductor/codecache.py`` (CppCodeCache, PyCodeCac
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-import linecache
 import os
 import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,9 @@ from ..core.options import Options
 from ..core.provenance import own_location
 from ..lowering.ir import ExternNode
 from .cache import Cache, key_of, open_cache
+from .native import attach, make_of
 from .program import Program
-from .toolchain import HEADER, SOURCE, Ran, Toolchain, compile_command, cpu_features, find_toolchain, header, run_compiler, write_sources
+from .toolchain import SOURCE, Ran, Toolchain, compile_command, cpu_features, find_toolchain, headers, run_compiler, write_sources
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
@@ -59,17 +60,17 @@ def build_many(kernels: Sequence[Kernels], options: Options = DEFAULTS) -> tuple
 
 
 def _library(kernels: Kernels, toolchain: Toolchain, cache: Cache) -> Path:
-    parts = (kernels.source, header(), toolchain.path, toolchain.version, *toolchain.flags, *toolchain.libraries, cpu_features())
+    parts = (kernels.unit, *headers().values(), toolchain.path, toolchain.version, *toolchain.flags, *toolchain.libraries, cpu_features())
     key = key_of(parts)
     path = cache.find(key)
-    return path if path is not None else cache.publish(key, _compile(kernels, toolchain), kernels.source)
+    return path if path is not None else cache.publish(key, _compile(kernels, toolchain), kernels.unit)
 
 
 def _compile(kernels: Kernels, toolchain: Toolchain) -> bytes:
     """The bytes of the library. The compiler works in a folder of its own, which stays only when it fails."""
     try:
         folder = tempfile.mkdtemp(prefix="compiler_lab_build_")
-        write_sources(folder, kernels.source, header())
+        write_sources(folder, kernels.unit)
     except OSError as error:
         raise CodegenFailed("the generated source could not be written to a temporary folder", why=str(error), hint="free some space, or set TMPDIR") from error
     ran = run_compiler(compile_command(toolchain, folder, output="kernels.so"), folder)
@@ -83,44 +84,49 @@ def _compile(kernels: Kernels, toolchain: Toolchain) -> bytes:
 def _failure(kernels: Kernels, toolchain: Toolchain, folder: str, ran: Ran) -> CodegenFailed:
     """What the compiler said first, the generated line it said it about, and whose line that is."""
     name = os.path.basename(toolchain.path)
-    hint = f"the generated source and {HEADER} are kept in {folder}"
-    error = re.search(rf"^(?:\S*/)?({re.escape(SOURCE)}|{re.escape(HEADER)}):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", ran.output, re.MULTILINE)
+    hint = f"the generated source and what it includes are kept in {folder}"
+    error = re.search(rf"^(?:\S*/)?({'|'.join(map(re.escape, (SOURCE, *headers())))}):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", ran.output, re.MULTILINE)
     if error is None:
         return CodegenFailed("the generated source could not be compiled", why=ran.reason(name), hint=hint)
     file, number, message = error[1], int(error[2]), error[3]
-    line = next((ln for ln in kernels.lines if ln.number == number), None) if file == SOURCE else None
+    line = next((ln for ln in kernels.unit_lines if ln.number == number), None) if file == SOURCE else None
     why = f"{file}:{number}: {message}" + (f"\n         {line.text.strip()}" if line else "")
     return CodegenFailed(f"{name} rejected the generated source", where=own_location(line.stack) if line else None, why=why, hint=hint)
 
 
 def _assemble(kernels: Kernels, path: Path | None, toolchain: Toolchain | None) -> Program:
-    functions = _load(kernels, path) if path else {}
     program = kernels.schedule.program
     ops = {str(n.target): n.target for n in program.nodes if isinstance(n, ExternNode)}
-    make = _wrapper(kernels)
-    return Program(kernels, path, toolchain, make(functions, ops, dict(program.constants), torch))
+    why = ""
+    if path is not None and kernels.calls is not None:
+        with _loading(path):
+            call = attach(kernels, path, ops)
+        _warn_of_two_runtimes()
+        if not isinstance(call, str):
+            return Program(kernels, path, toolchain, call, "C")
+        why = call
+    functions = _load(kernels, path) if path else {}
+    make = make_of(kernels.wrapper, f"{kernels.stage} wrapper")
+    return Program(kernels, path, toolchain, make(functions, ops, dict(program.constants), torch), f"Python ({why})" if why else "Python")
+
+
+@contextlib.contextmanager
+def _loading(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, AttributeError) as error:
+        raise CodegenFailed("the built library could not be loaded", why=str(error), hint=f"it is {path}; clearing the cache rebuilds it") from error
 
 
 def _load(kernels: Kernels, path: Path) -> dict[str, Callable[[Any], int]]:
-    """The exported functions, bound. torch is loaded already, so the library's OpenMP is torch's."""
-    try:
+    """The kernels, bound. torch is loaded already, so the library's OpenMP is torch's."""
+    with _loading(path):
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
         functions = {k.name: getattr(library, k.name) for k in kernels.kernels}
-    except (OSError, AttributeError) as error:
-        raise CodegenFailed("the built library could not be loaded", why=str(error), hint=f"it is {path}; clearing the cache rebuilds it") from error
     for function in functions.values():
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
     _warn_of_two_runtimes()
     return functions
-
-
-def _wrapper(kernels: Kernels) -> Callable[..., Callable[..., tuple[Any, ...]]]:
-    """``make`` of the wrapper's text. The text is given to ``linecache``, so that tracebacks show its lines."""
-    name = f"<{kernels.stage} wrapper {key_of([kernels.wrapper])[:16]}>"
-    linecache.cache[name] = (len(kernels.wrapper), None, kernels.wrapper.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "compiler_lab_wrapper"}
-    exec(compile(kernels.wrapper, name, "exec"), namespace)
-    return namespace["make"]
 
 
 def openmp_runtimes() -> tuple[str, ...]:

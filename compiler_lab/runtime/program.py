@@ -16,7 +16,7 @@ from ..core.artifact import Artifact, Item
 from ..core.errors import CodegenFailed, InvalidIR
 from ..lowering.ir import ExternNode
 from ..lowering.symbols import numbers_of
-from .toolchain import Toolchain, header
+from .toolchain import Toolchain
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 class Program(Artifact):
     """``program(*inputs)`` takes the graph's inputs and returns the tuple of its outputs. ``library`` is None for extern calls only.
 
-    ``call`` is what the wrapper made: a backward's takes one list, which it empties, and has the mark ``_boxed_call``.
+    ``call`` is the wrapper: a backward's takes one list, which it empties, and has the mark ``_boxed_call``. ``language`` says what it is
+    written in: "C", "Python", or "Python (why not C)". Between calls it keeps the arena, one for each call that was under way at the same time.
     """
 
-    def __init__(self, kernels: Kernels, library: Path | None, toolchain: Toolchain | None, call: Callable[..., tuple[Any, ...]]) -> None:
-        self.kernels, self.library, self.toolchain, self.call = kernels, library, toolchain, call
+    def __init__(
+        self, kernels: Kernels, library: Path | None, toolchain: Toolchain | None, call: Callable[..., tuple[Any, ...]], language: str = "Python"
+    ) -> None:
+        self.kernels, self.library, self.toolchain, self.call, self.language = kernels, library, toolchain, call, language
         self.stage = f"runtime.{kernels.stage.partition('.')[2]}" if "." in kernels.stage else "runtime"
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -48,6 +51,7 @@ class Program(Artifact):
         lines = [f"{self.stage}: {len(self.kernels.kernels)} kernels, {len(externs)} extern calls"]
         lines += [f"  {k.name}({', '.join(k.args)})  # lines {k.first}-{k.last}, computes {', '.join(k.nodes)}" for k in self.kernels.kernels]
         lines += [f"  {n.name} = {n.target}" for n in externs]
+        lines.append(f"called by: {self.language}")
         return "\n".join([*lines, "machine code: none" if self.library is None else "machine code: assembly()"])
 
     def items(self) -> tuple[Item, ...]:
@@ -74,7 +78,7 @@ class Program(Artifact):
         from .assembly import Span, compile_to_assembly, disassemble  # here: its patterns take longer to prepare than a kernel to load
 
         spans = tuple(Span(k.name, k.first, k.last) for k in self.kernels.kernels)
-        return disassemble(self.library, spans) or compile_to_assembly(self.kernels.source, header(), self.toolchain, spans)
+        return disassemble(self.library, spans) or compile_to_assembly(self.kernels.unit, self.toolchain, spans)
 
     def _kernel_items(self) -> tuple[Item, ...]:
         def stack(first: int, last: int) -> Any:
@@ -93,7 +97,7 @@ class Program(Artifact):
         )
 
     def _assembly_items(self) -> tuple[Item, ...]:
-        lines = {ln.number: ln for ln in self.kernels.lines}
+        lines = {ln.number: ln for ln in self.kernels.unit_lines}
         found: list[Item] = []
         try:
             assembly = self.assembly()

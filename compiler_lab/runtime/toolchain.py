@@ -46,7 +46,9 @@ import torch
 from ..core.errors import CodegenFailed
 from .cache import cache_root, replace_file
 
-SOURCE, HEADER = "kernels.cpp", "lab_math.h"
+SOURCE = "kernels.cpp"
+HEADERS = {"lab_math.h": "math.h", "lab_call.h": "call.h"}
+"""What generated source includes, and the file of ``codegen`` that it is."""
 
 PLAIN = ("-std=c++17", "-O2", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-g1")
 GCC = ("-fpeel-loops", "-fno-thread-jumps")
@@ -161,15 +163,16 @@ def compile_command(toolchain: Toolchain, folder: str, *extra: str, output: str)
 
 
 @functools.cache
-def header() -> str:
-    """The text of ``lab_math.h``."""
-    return (Path(__file__).parent.parent / "codegen" / "math.h").read_text(encoding="utf-8")
+def headers() -> dict[str, str]:
+    """The texts of ``HEADERS``."""
+    folder = Path(__file__).parent.parent / "codegen"
+    return {name: (folder / file).read_text(encoding="utf-8") for name, file in HEADERS.items()}
 
 
-def write_sources(folder: str, source: str, header: str) -> None:
-    """``kernels.cpp`` and ``lab_math.h`` in ``folder``. Raises ``OSError``."""
-    Path(folder, SOURCE).write_text(source, encoding="utf-8")
-    Path(folder, HEADER).write_text(header, encoding="utf-8")
+def write_sources(folder: str, source: str) -> None:
+    """``kernels.cpp`` and what it includes in ``folder``. Raises ``OSError``."""
+    for name, text in {SOURCE: source, **headers()}.items():
+        Path(folder, name).write_text(text, encoding="utf-8")
 
 
 @functools.cache

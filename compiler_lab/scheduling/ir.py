@@ -37,6 +37,7 @@ OUT_VARIANTS: Mapping[torch._ops.OpOverload, torch._ops.OpOverload] = {
     torch.ops.aten.mm.default: torch.ops.aten.mm.out,
     torch.ops.aten.addmm.default: torch.ops.aten.addmm.out,
     torch.ops.aten.bmm.default: torch.ops.aten.bmm.out,
+    torch.ops.aten.baddbmm.default: torch.ops.aten.baddbmm.out,
 }
 """Extern calls that can write into memory they are given, so that the plan places their output; all others allocate for themselves."""
 

@@ -26,10 +26,10 @@ from pygments.token import Comment, Keyword, Name, Number, String
 from . import words
 from .memory_chart import memory_chart
 
-LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "wrapper": PythonLexer}
+LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "call": CppLexer, "wrapper": PythonLexer}
 COLOURS = ((Comment, "c"), (Keyword, "k"), (String, "s"), (Number, "m"), (Name.Function, "f"), (Name.Builtin, "k"))
 NODE = re.compile(r"^(\w+)(: .*?)? = ([\w.]+)(.*)$", re.DOTALL)
-FOLDED = ("guard", "wrapper", "instruction")
+FOLDED = ("guard", "call", "wrapper", "instruction")
 LONG = 24  # sections of these kinds that have more lines are folded
 
 Item = Mapping[str, Any]

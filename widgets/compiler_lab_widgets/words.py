@@ -23,7 +23,8 @@ SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "break": "Graph breaks",
     "kernel": "Kernels",
     "line": "C++ source",
-    "wrapper": "The wrapper that calls the kernels, in Python",
+    "call": "The wrapper that calls the kernels, in C",
+    "wrapper": "The same calls in Python",
     "assembly": "Assembly",
     "slot": "Memory plan",
 }
@@ -45,7 +46,7 @@ EXPLANATIONS: dict[str, str] = {
     "lower": "Every operator is a loop over an index, or a call of a library. Views cost nothing: they are strides.",
     "schedule": "Loops that share data became one kernel, if nothing spoke against it; each pair has its reason.",
     "plan memory": "Buffers that never live at the same time share one place.",
-    "generate": "One C++ function for each kernel, and the Python that calls them in order.",
+    "generate": "One C++ function for each kernel, and one that calls them in order, in C and again in Python.",
     "build": "What the C++ compiler made of it. Where one line of C++ became many instructions, each knows its line.",
     "guard": "The guards as a tree over the values they look at: the compiled code runs only while all of them hold.",
 }

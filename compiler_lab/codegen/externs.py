@@ -1,0 +1,160 @@
+"""Calls of aten operators as Python text: what both wrappers have in common.
+
+In: a ``Schedule`` and a Python name for each buffer. Out: expressions, statements, and the functions that the wrapper in C asks of Python.
+Always holds: a result of aten whose strides are not those the kernels were made for, or that is negated lazily, is copied into them.
+PyTorch's counterpart: ``ExternKernel.codegen_args`` and ``FallbackKernel`` in ``torch/_inductor/ir.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..core.errors import Unsupported
+from ..core.provenance import Stack, own_location
+from ..lowering.ir import BufferSpec, ExternNode, TensorView
+from ..lowering.program import reads
+from ..lowering.sizes import Size
+from ..scheduling.artifact import Schedule
+from ..scheduling.ir import OUT_VARIANTS, ExternGroup
+
+IN_LAYOUT = '''\
+def in_layout(value, size, stride, torch):
+    """A copy with the strides that the kernels were made for, and with the values that its elements stand for."""
+    return torch.empty_strided(size, stride, dtype=value.dtype, device=value.device).copy_(value)'''
+
+FLATTEN = '''\
+def flatten(results):
+    """The tensors of a call whose results are lists."""
+    return [t for r in results for t in (r if isinstance(r, (tuple, list)) else (r,))]'''
+
+BOUND = frozenset({*OUT_VARIANTS, *OUT_VARIANTS.values()})
+"""Called as ``torch.mm`` and so on: the same operators by a binding that costs half as much as ``torch.ops``."""
+
+
+def op_name(target: torch._ops.OpOverload) -> str:
+    return str(target).replace(".default", "").replace(".", "_").replace("::", "_")
+
+
+def where(stack: Stack) -> str:
+    location = own_location(stack)
+    return f"  {os.path.basename(location.file)}:{location.line}" if location else ""
+
+
+class Externs:
+    """Extern calls of one schedule. In a function of ``module`` every buffer is a tensor under its own name."""
+
+    def __init__(self, schedule: Schedule, names: Mapping[str, str]) -> None:
+        self.schedule, self.program, self.names = schedule, schedule.program, names
+        self.read = frozenset(b for node in self.program.nodes for b in reads(node))
+
+    def whole(self, view: TensorView) -> bool:
+        """Whether the view is all of its buffer, as it is."""
+        spec = self.program.buffers[view.buffer]
+        return view.size == spec.size and view.stride == spec.stride and view.offset == 0 and view.dtype == spec.dtype
+
+    def view(self, view: TensorView) -> str:
+        """An expression for the tensor: the buffer itself where the view is all of it."""
+        spec, name = self.program.buffers[view.buffer], self.names[view.buffer]
+        if view.dtype != spec.dtype:
+            raise Unsupported(f"{view.buffer} is {spec.dtype} and is read as {view.dtype}", reason="codegen.view_dtype")
+        if self.whole(view):
+            return name
+        offset = f"{name}.storage_offset() + {view.offset}" if view.offset else f"{name}.storage_offset()"
+        return f"as_strided({name}, {view.size}, {view.stride}, {offset})"
+
+    def argument(self, arg: Any, node: ExternNode) -> str:
+        if isinstance(arg, TensorView):
+            return self.view(arg)
+        if isinstance(arg, (tuple, list)):
+            inner = ", ".join(self.argument(a, node) for a in arg)
+            return f"[{inner}]" if isinstance(arg, list) else f"({inner}{',' if len(arg) == 1 else ''})"
+        if arg is None or isinstance(arg, (bool, int, float, str, complex, Size)):
+            return literal(arg)
+        if isinstance(arg, torch.device):
+            return f'torch.device("{arg}")'
+        if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
+            return repr(arg)
+        raise Unsupported(
+            f"{node.target} takes a {type(arg).__name__}, which the wrapper cannot write", reason="codegen.argument", where=own_location(node.stack)
+        )
+
+    def call(self, node: ExternNode, out: str = "") -> tuple[str, str]:
+        """("buf3, _ = ", "aten_op(x, 1.0)"): what is assigned and the call; nothing is assigned where the result is written into ``out``."""
+        args = [self.argument(a, node) for a in node.args] + [f"{k}={self.argument(v, node)}" for k, v in node.kwargs.items()]
+        if out:
+            return "", f"{op_name(OUT_VARIANTS[node.target])}({', '.join([*args, f'out={out}'])})"
+        call = f"{op_name(node.target)}({', '.join(args)})"
+        left = [self.names[s.name] if s is not None else "_" for s in node.outputs]
+        if node.single:
+            return f"{left[0]} = ", call
+        lists = any("[]" in str(r.type) or "List" in str(r.type) for r in node.target._schema.returns)
+        call = f"flatten({call})" if lists and len(node.target._schema.returns) > 1 else call
+        return (f"{', '.join(left)}{',' if len(left) == 1 else ''} = " if left else ""), call
+
+    def laid_out(self, spec: BufferSpec) -> tuple[str, str]:
+        """(condition, statement) that bring a result of aten into the layout of ``spec``."""
+        name = self.names[spec.name]
+        negated = f" or {name}.is_neg()" if spec.name in self.read else ""  # a result that is only returned stays what eager returns
+        return f"{name}.stride() != {spec.stride}{negated}", f"{name} = in_layout({name}, {spec.size}, {spec.stride}, torch)"
+
+    def binding(self, target: torch._ops.OpOverload) -> str:
+        function = f"torch.{target._schema.name.removeprefix('aten::')}" if target in BOUND else f'ops["{target}"]'
+        return f"{op_name(target)} = {function}"
+
+    # ---- functions for the wrapper in C ----
+
+    def function(self, group: ExternGroup, name: str, buffers: Sequence[str]) -> list[str]:
+        """``def name(buffers)``: makes the call and gives its tensors, or fills the last of ``buffers`` where the operator takes it."""
+        node = group.node
+        lines = [f"def {name}({', '.join(self.names[b] for b in buffers)}):"]
+        if node.target in OUT_VARIANTS:
+            left, call = self.call(node, out=self.names[buffers[-1]])
+            return [*lines, f"    {left}{call}", "    return ()"]
+        left, call = self.call(node)
+        lines.append(f"    {left}{call}")
+        for spec in node.outputs:
+            if spec is not None:
+                condition, statement = self.laid_out(spec)
+                lines += [f"    if {condition}:", f"        {statement}"]
+        results = [self.names[s.name] if s is not None else "None" for s in node.outputs]
+        return [*lines, f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})"]
+
+    def results(self, name: str, buffers: Sequence[str]) -> list[str]:
+        """``def name(buffers)``: the tuple that the program returns."""
+        return [f"def {name}({', '.join(self.names[b] for b in buffers)}):", f"    return {self.answer()}"]
+
+    def answer(self) -> str:
+        """The program's results; a tensor that stands twice is a tensor of its own the second time."""
+        seen: set[TensorView] = set()
+        texts: list[str] = []
+        for o in self.program.outputs:
+            if not isinstance(o, TensorView):
+                texts.append(literal(o))
+                continue
+            text = self.view(o)
+            again = o in seen and text == self.names[o.buffer]
+            texts.append(f"as_strided({text}, {o.size}, {o.stride}, {text}.storage_offset())" if again else text)
+            seen.add(o)
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+    def module(self, functions: Sequence[Sequence[str]]) -> str:
+        """The text of ``make(ops, torch)``, which gives the functions as a tuple."""
+        targets = dict.fromkeys(g.node.target for g in self.schedule.groups if isinstance(g, ExternGroup))
+        names = [function[0].split("(")[0].removeprefix("def ") for function in functions]
+        body = ["as_strided = torch.as_strided", *(self.binding(OUT_VARIANTS.get(t, t)) for t in targets)]
+        for function in functions:
+            body += ["", *function]
+        body += ["", f"return ({', '.join(names)},)"]
+        lines = ['"""What the wrapper in C asks of Python: views of the arena, and operators that it cannot call."""', "", "", *FLATTEN.split("\n")]
+        lines += ["", "", *IN_LAYOUT.split("\n"), "", "", "def make(ops, torch):", *(f"    {line}".rstrip() for line in body)]
+        return "\n".join(lines) + "\n"
+
+
+def literal(value: float | str | complex | Size | None) -> str:
+    """A plain value as Python text."""
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
