@@ -9,6 +9,7 @@ times minus that of the layer it calls:
  code       the replacement code: reads inputs from where the guards found them, calls the graph, makes effects, gives the result
  autograd   grad mode, autocast, the check whether a gradient is wanted, write-backs
  wrapper    the generated C function: operators of aten, allocation, kernels
+ python     no layer: the same calls by the wrapper in Python, ``options={"wrapper": "python"}``, which the function in C stands for
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ def layers(fn: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Callable[
     lab = pipeline.BACKENDS["lab"]
     pipeline.BACKENDS["kept"] = keeping
     try:
+        compiler_lab.compile(fn, backend="kept", options={"wrapper": "python"}, observe=steps.append)(*args)
+        in_python = next(s.after for s in steps if s.name == "build")
+        steps.clear()
         compiled = compiler_lab.compile(fn, backend="kept", observe=steps.append)
         compiled(*args)
     finally:
@@ -89,6 +93,7 @@ def layers(fn: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Callable[
         "code": lambda: run(*args),
         "autograd": lambda: bound[0](*given),
         "wrapper": lambda: program.call(*given),
+        "python": lambda: in_python.call(*given),
         "nothing": lambda: None,
     }
 
@@ -118,6 +123,7 @@ def measure(fn: Callable[..., Any], args: tuple[Any, ...], rounds: int) -> dict[
         "code": at["code"] - at["autograd"],
         "autograd": at["autograd"] - at["wrapper"],
         "wrapper": at["wrapper"],
+        "python": at["python"],
     }
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 import compiler_lab
 from compiler_lab.codegen import shims
@@ -32,7 +33,7 @@ Made = tuple[Callable[..., Any], list[Program]]
 
 def made(fn: Callable[..., Any], wrapper: str = "c", **options: Any) -> Made:
     """``fn`` compiled, and its programs (forward, then backward), once it has been called."""
-    programs: list[Program] = []
+    programs: list[Any] = []
     compiled = compiler_lab.compile(
         fn, fullgraph=True, options={"wrapper": wrapper, **options}, observe=lambda s: programs.append(s.after) if s.name == "build" else None
     )
@@ -80,7 +81,7 @@ def results(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[list[Any]
     """What ``fn`` gives, and the gradients of its first tensor that has one."""
     given = [a.detach().clone(memory_format=torch.preserve_format).requires_grad_(a.requires_grad) for a in args]
     out = fn(*given)
-    flat = list(torch.utils._pytree.tree_leaves(out))
+    flat: list[Any] = tree_leaves(out)
     target = next((t for t in flat if isinstance(t, Tensor) and t.requires_grad), None)
     if target is not None:
         target.sin().sum().backward()

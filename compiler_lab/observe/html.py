@@ -133,7 +133,7 @@ def _why(decisions: list[Decision], had: set[str], given: set[str], halved: bool
     had, given: the kinds of the items that the step before and the step's own input have for it."""
     if not given and halved:
         return "half"
-    if had == {"wrapper"}:
+    if had and had <= {"call", "wrapper"}:
         return "library"
     if end := next((d for d in decisions if (d.kind, d.outcome) in ENDS), None):
         return f"{end.kind}|{end.outcome}|{end.reason}"

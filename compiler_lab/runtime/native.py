@@ -40,10 +40,10 @@ def attach(kernels: Kernels, path: Path, ops: Mapping[str, Any]) -> Callable[...
     """The callable of ``kernels.calls``, which was compiled into ``path``, or why there is none. Raises ``OSError`` and ``AttributeError``."""
     calls, program = kernels.calls, kernels.schedule.program
     assert calls is not None
+    private: Any = torch._C
     try:
-        guards = torch._C._dynamo.guards
-        data, empty = guards._torchinductor_pyobject_tensor_data_ptr, guards._empty_strided_cpu
-        steal = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs  # its like for one tensor, of torch 2.13, leaves the handle alive
+        data, empty = private._dynamo.guards._torchinductor_pyobject_tensor_data_ptr, private._dynamo.guards._empty_strided_cpu
+        steal = private._aoti.alloc_tensors_by_stealing_from_void_ptrs  # its like for one tensor, of torch 2.13, leaves the handle alive
     except AttributeError as error:
         return f"this torch has no {error.name}"
     base = [_address(name) for name in FUNCTIONS]
