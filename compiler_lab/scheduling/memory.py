@@ -3,8 +3,10 @@
 In: a ``Schedule``. Out: a ``MemoryPlan``.
 Always holds: offsets are multiples of 64; buffers alive at the same time do not overlap. Only buffers that stay inside the program are
 placed: no inputs, outputs, results of aten calls that allocate for themselves, nor anything such a call's result may alias.
-Method: largest first, each into the smallest gap that those already placed leave free while it lives, else after them: this comes close to
-the bound where placing in order of the groups leaves holes.
+Method: one after another, each into the smallest gap that those already placed leave free while it lives, else after them. In which order decides
+how many holes are left: largest first comes within a tenth of the bound for most graphs, and where it misses it, other orders are tried, and
+each again with the buffer first that lay highest, until one is ``NEAR`` the bound or ``TRIES`` is used up (largest first alone missed it by 10 to 27 in the
+hundred for 15 of 127 halves of the models of the suite; the search misses it by at most 9).
 Where sizes are symbolic the arena is a row of blocks, each as large as the first buffer in it; a buffer joins the smallest block that is free while
 it lives and that is known to be large enough in every call. Offsets are then sums of blocks.
 PyTorch's counterpart: ``torch/_inductor/codegen/memory_planning.py`` and ``wrapper.py`` (reuse). Left out: writing in place.
@@ -12,7 +14,8 @@ PyTorch's counterpart: ``torch/_inductor/codegen/memory_planning.py`` and ``wrap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.artifact import Decision
@@ -24,6 +27,20 @@ from .ir import OUT_VARIANTS, ExternGroup, Group, Slot
 from .order import group_writes, lifetimes, peak
 
 ALIGN = 64
+NEAR = 1 / 16
+"""A placement that misses the bound by no more than this is taken."""
+
+MOVES = 8
+TRIES = 100_000
+"""Pairs of buffers that a search may look at: 27 placements of 60 buffers, one of 300."""
+
+ORDERS: tuple[Callable[[Slot], Any], ...] = (
+    lambda s: -s.nbytes * (s.last - s.first + 1),
+    lambda s: (s.first - s.last, -s.nbytes),
+    lambda s: -s.nbytes,
+    lambda s: (-s.last, -s.nbytes),
+)
+"""Bytes times life, length of life, bytes, last use."""
 
 
 def aligned(nbytes: int) -> int:
@@ -41,7 +58,7 @@ def plan_groups(stage: str, program: LoopProgram, groups: tuple[Group, ...]) -> 
     excluded = dict(_excluded(program, groups))
     wanted = [(spec, i) for i, group in enumerate(groups) for spec in group_writes(group)]
     placed = [spec for spec, _ in sorted((w for w in wanted if w[0].name not in excluded), key=lambda w: (-w[0].cost, w[1]))]
-    slots, arena = (_gaps if is_number(*(s.nbytes for s in placed)) else _blocks)(placed, spans)
+    slots, arena = (search if is_number(*(s.nbytes for s in placed)) else _blocks)(placed, spans)
     slots.sort(key=lambda s: (s.first, hint(s.offset)))
     by_name = {s.buffer.name: s for s in slots}
     decisions: list[Decision] = []
@@ -72,17 +89,46 @@ def _excluded(program: LoopProgram, groups: tuple[Group, ...]) -> Iterator[tuple
     yield from ((o.buffer, "output") for o in program.outputs if isinstance(o, TensorView))
 
 
-def _gaps(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
-    """(slots, bytes of the arena): each buffer in the smallest gap that is there while it lives."""
+def search(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
+    """(slots, bytes of the arena): the best of several placements; ``specs`` come largest first."""
+    order = [Slot(spec, 0, aligned(spec.nbytes), *spans[spec.name]) for spec in specs]
+    near = peak_of(order) * (1 + NEAR)
+    best = in_gaps(order)
+    tries = TRIES // max(len(specs), 1) ** 2
+    for key in ORDERS:
+        order.sort(key=key)
+        for _ in range(MOVES):
+            if best[1] <= near or tries <= 0:
+                return best
+            tries -= 1
+            found = in_gaps(order)
+            best = min(best, found, key=lambda f: f[1])
+            highest = next(i for i, s in enumerate(found[0]) if s.offset + s.nbytes == found[1])
+            if highest == 0:
+                break
+            order.insert(0, order.pop(highest))
+    return best
+
+
+def peak_of(slots: Sequence[Slot]) -> int:
+    """Most bytes of ``slots`` alive at once, below which no arena for them can be."""
+    change = [0] * (max((s.last for s in slots), default=0) + 2)
+    for s in slots:
+        change[s.first] += s.nbytes
+        change[s.last + 1] -= s.nbytes
+    return max(itertools.accumulate(change))
+
+
+def in_gaps(order: Sequence[Slot]) -> tuple[list[Slot], int]:
+    """``order``, each slot in the smallest gap that is there while it lives, and where the highest ends."""
     slots: list[Slot] = []
-    for spec in specs:
-        first, last = spans[spec.name]
-        slots.append(Slot(spec, _gap(slots, first, last, aligned(spec.nbytes)), aligned(spec.nbytes), first, last))
+    for s in order:
+        slots.append(Slot(s.buffer, _gap(slots, s.first, s.last, s.nbytes), s.nbytes, s.first, s.last))
     return slots, max((s.offset + s.nbytes for s in slots), default=0)
 
 
 def _blocks(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
-    """As ``_gaps``, for sizes that are known only in relation to each other."""
+    """As ``in_gaps``, for sizes that are known only in relation to each other."""
     blocks: list[list[BufferSpec]] = []
     for spec in specs:
         first, last = spans[spec.name]

@@ -63,10 +63,11 @@ def lifetimes(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def peak(groups: Sequence[Group], sizes: dict[str, int]) -> int:
-    """Most bytes alive at once; ``sizes`` says which buffers count and how much."""
+def peak(groups: Sequence[Group], sizes: dict[str, int], to_the_end: frozenset[str] = frozenset()) -> int:
+    """Most bytes alive at once; ``sizes`` says which buffers count and how much, ``to_the_end`` which are never let go."""
     change = [0] * (len(groups) + 1)
     for b, (first, last) in lifetimes(groups).items():
+        last = len(groups) - 1 if b in to_the_end else last
         change[first] += sizes.get(b, 0)
         change[last + 1] -= sizes.get(b, 0)
     most = now = 0
