@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -300,6 +301,68 @@ def test_kept_values_are_freed_while_the_backward_runs(backend: str, depth: int,
         assert living.counts[-1] == len(kept) and all(k() is not None for k in kept)
     else:
         assert living.counts[-1] <= 1 and len(set(living.counts)) >= 5, living.counts
+
+
+BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "lab"])
+BOXED = hasattr(torch.autograd.Function, "boxed_grads_call")
+"""Whether this torch can hand over tangents in a list: before, a tuple holds them until the backward returns."""
+
+
+@pytest.mark.usefixtures("unhooked")
+@BACKENDS
+def test_a_tangent_is_freed_after_its_last_use(backend: str) -> None:
+    def chain(x: Tensor, w: Tensor) -> Tensor:
+        return x @ w @ w @ w
+
+    compiler_lab.reset()
+    call = compiler_lab.compile(chain, backend=backend)
+    x, w = leaves(rand(8, 8), rand(8, 8))
+    call(x, w).sum().backward()
+    kept: list[Any] = []
+    out = call(x, w)
+    out.register_hook(lambda g: kept.append(weakref.ref(g.untyped_storage())))
+    with Living(kept) as living:
+        out.exp().sum().backward()
+    assert living.counts == [1, 1, *([0] * 4 if BOXED else [1] * 4)]
+    tangent = torch.ones(8, 8)
+    call(x, w).backward(tangent)
+    assert torch.equal(tangent, torch.ones(8, 8))
+
+
+@pytest.mark.usefixtures("unhooked")
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a")
+@BACKENDS
+def test_under_compiled_autograd(backend: str) -> None:
+    """It asks nodes for what they hold and exchanges that for fake tensors; it must find no reason to stop in the middle, and leave nothing fake."""
+    from torch._dynamo import compiled_autograd
+
+    def wanted(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        return (x @ w).tanh(), (x + 1).exp()
+
+    compiler_lab.reset()
+    call = compiler_lab.compile(wanted, backend=backend)
+    x, w = leaves(rand(4, 4), rand(4, 4))
+    expected = torch.autograd.grad([o.square().sum() for o in wanted(x, w)], [x, w])
+    enabled: Any = getattr(compiled_autograd, "_enable")  # noqa: B009 (private)
+    for compiled in (True, False, True):
+        x.grad = w.grad = None
+        with enabled(lambda gm: gm) if compiled else contextlib.nullcontext():
+            a, b = call(x, w)
+            (a.square().sum() + b.square().sum()).backward()
+        for found, truth in zip((x.grad, w.grad), expected, strict=True):
+            assert type(found) is Tensor and torch.allclose(found, truth, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("unhooked")
+@BACKENDS
+def test_a_node_called_by_hand_takes_tangents_one_by_one(backend: str) -> None:
+    compiler_lab.reset()
+    a, b = leaves(rand(4, 4), rand(4, 4))
+    out = compiler_lab.compile(lambda a, b: a.exp() * b, backend=backend)(a, b)
+    node: Any = out.grad_fn
+    found = node.apply(torch.ones(4, 4))
+    expected = torch.autograd.grad(out, [a, b], torch.ones(4, 4))
+    assert node.name() == "CompiledFunctionBackward" and all(any(torch.equal(f, e) for f in found) for e in expected)
 
 
 # -------------------------------------------------------------------------------------------------------- modes

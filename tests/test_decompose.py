@@ -18,8 +18,10 @@ from compiler_lab.aot.functionalize import functionalize
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.joint import joint
 from compiler_lab.aot.openings import openings
+from compiler_lab.aot.partition import partition
 from compiler_lab.aot.tracer import laid_out_alike
 from compiler_lab.core.errors import InvalidIR, UnknownOption
+from compiler_lab.graph.passes import eliminate_dead_code
 
 from .aot_programs import CORPUS, Program, Result, assert_same, eager, execute, randn, traced, whole
 
@@ -105,6 +107,23 @@ def pointwise_of_torch(a: Tensor, b: Tensor) -> Tensor:
     return total + torch.index_select(a, 0, torch.tensor([2, 0, 1])) + torch.rad2deg(a) + torch.deg2rad(b) + torch.addr(a, a[:, 0], b[0]) + torch.rsub(a, b)
 
 
+def tied(*shape: int) -> Tensor:
+    """Few values, so that windows hold their maximum several times over; with infinities and NaN."""
+    a = torch.randint(-2, 3, shape).double()
+    flat = a.view(-1)
+    flat[::7], flat[3::11], flat[1::13] = -math.inf, math.nan, math.inf
+    return a.requires_grad_()
+
+
+def pools(dims: int, lead: tuple[int, ...], size: tuple[int, ...], *args: Any, channels_last: bool = False) -> tuple[Program, list[Tensor]]:
+    """A maximum over windows; in the second half of the images there is nothing larger than -inf."""
+    a = tied(*lead, *size)
+    with torch.no_grad():
+        a[..., size[-1] // 2 :] = -math.inf
+    pool = F.max_pool2d if dims == 2 else F.max_pool3d
+    return lambda a: pool(a.contiguous(memory_format=torch.channels_last if dims == 2 else torch.channels_last_3d) if channels_last else a, *args), [a]
+
+
 def cases() -> dict[str, tuple[Program, list[Tensor]]]:
     return {
         "softmax": (lambda a: F.softmax(a, 1), [x(3, 4, 5)]),
@@ -151,6 +170,26 @@ def cases() -> dict[str, tuple[Program, list[Tensor]]]:
         "cross_entropy_images": (losses_of(ignore_index=1), [x(2, 6, 3, 4), torch.randint(0, 6, (2, 3, 4)), randn(6).abs()]),
         "cross_entropy_images_none": (losses_of(reduction="none"), [x(2, 6, 3, 4), torch.randint(0, 6, (2, 3, 4))]),
         "cross_entropy_lines": (losses_of(), [x(2, 6, 3), torch.randint(0, 6, (2, 3))]),
+        "pool": pools(2, (2, 3), (8, 9), 2),
+        "pool_padded": pools(2, (2, 3), (8, 9), 3, 2, 1),
+        "pool_uneven": pools(2, (3,), (9, 7), (3, 2), (2, 3), (1, 0), (2, 1), True),
+        "pool_wide": pools(2, (1, 1), (5, 300), 3, 2, 1),
+        "pool_wide_dilated": pools(2, (1, 1), (7, 300), (2, 3), (1, 2), (1, 1), (3, 2)),
+        "pool_large_window": pools(2, (1, 1), (20, 40), (17, 19), 3),
+        "pool_one": pools(2, (1, 2), (1, 1), 3, 1, 1),
+        "pool_narrow": pools(2, (1, 2), (40, 2), (15, 5), 2, (7, 2)),
+        "pool_nothing": pools(2, (0, 2), (4, 4), 2),
+        "pool_channels_last": pools(2, (2, 3), (8, 9), 3, 2, 1, channels_last=True),
+        "pool_positions": (lambda a: F.max_pool2d_with_indices(a, (2, 2)), [tied(2, 4, 6)]),
+        "pool_3d": pools(3, (2, 2), (4, 6, 5), 2),
+        "pool_3d_wide": pools(3, (1,), (4, 20, 30), (2, 3, 2), 2, 1, (1, 2, 1), True),
+        "pool_3d_channels_last": pools(3, (2, 3), (4, 6, 5), 2, channels_last=True),
+        "pool_lines": (lambda a: F.max_pool1d(a, 3, 2, 1), [tied(2, 3, 400)]),
+        "pool_adaptive": (lambda a: F.adaptive_max_pool2d(a, (3, 4)), [tied(2, 2, 9, 12)]),
+        "pool_adaptive_uneven": (lambda a: F.adaptive_max_pool2d(a, (4, 5)), [tied(2, 2, 9, 7)]),
+        "pool_adaptive_3d": (lambda a: F.adaptive_max_pool3d(a, (2, 3, 2)), [tied(2, 5, 6, 7)]),
+        "cat_of_one": (lambda a: torch.cat([a, a, a], -1) + torch.cat([a.exp(), a.exp()], 0)[:3].repeat(1, 3), [x(3, 4)]),
+        "cat_of_two": (lambda a, b: torch.cat([a, b, a], 1), [x(3, 4), x(3, 2)]),
         "fills": (lambda a: torch.zeros(3) + torch.ones(3) + a.new_zeros(3) + a.new_ones(3, dtype=torch.float32), [x(3)]),
         "fills_like": (lambda a: (torch.zeros_like(a.t()), torch.ones_like(a) * a), [x(3, 4)]),
         "layouts": (lambda a: (torch.relu(a.t()), F.silu(a.t()), F.softmax(a.t(), 0)), [x(3, 4)]),
@@ -203,6 +242,19 @@ def test_every_row_of_ours_is_opened_by_a_case() -> None:
         named = {f"aot.pure/{n.name}": str(n.target) for n in graph.graph.nodes}
         seen |= {named[d.subject[0]] for d in result.decisions if d.reason == "own-row"}
     assert {str(op) for op in ROWS} - seen == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("pool_padded", torch.uint8), ("pool_wide", torch.uint8), ("pool_large_window", torch.int16), ("pool_3d_wide", torch.uint8)]
+    + [("pool_adaptive_uneven", torch.uint8), ("pool_lines", torch.uint8), ("pool_positions", torch.int64)],
+)
+def test_pooling_keeps_positions_in_few_bits_and_nothing_that_was_pooled(name: str, dtype: torch.dtype) -> None:
+    """But where the program returns the positions, which are then in memory anyway."""
+    program, args = CASES[name]
+    part = partition(eliminate_dead_code(opened(functionalize(joint(whole(program, len(args)), *args)))))
+    saved = {n.meta["val"] for n in part.forward.graph.nodes if n.name in part.saved}
+    assert [v.dtype for v in saved] == [dtype]
 
 
 def test_a_class_out_of_range_still_fails() -> None:

@@ -28,6 +28,7 @@ from ..core.schema import base_of, is_number
 from ..core.sizes import composed, same
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
+from .pooling_rows import POOLS
 from .random_rows import Draws, rows_by_counter
 from .tracer import Table, Tracer, has_overlap, laid_out_alike, restride
 
@@ -86,7 +87,8 @@ class _Decomposer:
         self.random = rows_by_counter(Draws()) if by_counter else {}
         self.rows = {**rows_of(table), **self.random}
         vals = (n.meta.get("val") for n in joint.graph.nodes)
-        self.tracer = Tracer(next((v.fake_mode for v in vals if hasattr(v, "fake_mode")), None), self.rows)
+        within = {op: row for op, row in self.rows.items() if op not in POOLS}  # of what a row computes with
+        self.tracer = Tracer(next((v.fake_mode for v in vals if hasattr(v, "fake_mode")), None), within)
         self.tracer.attributes.update(joint.module.named_buffers())
         self.env: dict[fx.Node, Any] = {}
         self.old: fx.Node = joint.graph.output_node()

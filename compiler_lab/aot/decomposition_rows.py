@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from .pooling_rows import POOLS
+
 aten = torch.ops.aten
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -288,6 +290,20 @@ def nll_loss_backward(grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | 
     return torch.where(classes == target.unsqueeze(dim), scaled, 0)
 
 
+# -- copies -------------------------------------------------------------------------------------------------------------------
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    """One tensor several times over is a copy of an expanded view: it can be computed again with what it is made of, which a cat cannot."""
+    x = tensors[0]
+    if len(tensors) < 2 or any(t is not x for t in tensors) or x.numel() == 0:
+        return NotImplemented
+    dim %= x.dim()
+    times = [*x.shape[:dim], len(tensors), *x.shape[dim:]]
+    whole = [*x.shape[:dim], len(tensors) * x.shape[dim], *x.shape[dim + 1 :]]
+    return torch.clone(x.unsqueeze(dim).expand(times), memory_format=torch.contiguous_format).view(whole)
+
+
 # -- fills --------------------------------------------------------------------------------------------------------------------
 
 
@@ -347,12 +363,14 @@ ROWS: dict[OpOverload, Callable[..., Any]] = {
     aten.nll_loss_backward.default: nll_loss_backward,
     aten.nll_loss2d_forward.default: nll_loss,
     aten.nll_loss2d_backward.default: nll_loss_backward,
+    aten.cat.default: cat,
     aten.zeros.default: fill_of(0),
     aten.ones.default: fill_of(1),
     aten.new_zeros.default: new_fill_of(0),
     aten.new_ones.default: new_fill_of(1),
     aten.zeros_like.default: fill_like(0),
     aten.ones_like.default: fill_like(1),
+    **POOLS,
 }
 
 TORCH_ROWS: tuple[str, ...] = (

@@ -290,24 +290,45 @@ def _function(spec: JointSpec, n_saved: int, forward: Flat, backward: Flat, tang
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            given = [grads[i] for i in tangent_outputs]
-            if all(g is None for g in given):
-                return (None,) * len(needs)
-            own, layouts = (ctx.memory, ctx.layouts) if symbolic else (memory, expected)
-            arguments = [*(ctx.saved_tensors if own is None else own.back(ctx.saved_tensors))]
-            if symbolic:
-                kept = iter(arguments)
-                arguments = [next(kept) if n is None else n for n in ctx.numbers]
-                del kept  # it holds the list, which holds the tensors
-            arguments += [layout.of(g) for layout, g in zip(layouts, given, strict=True)]
-            ctx.maybe_clear_saved_tensors()  # but where the graph is retained
-            gradients = run_backward(arguments)
-            if ctx.needs_input_grad != needs:
-                gradients = [g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad, strict=True)]
-            return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients, ctx)
+            return differentiate(ctx, list(grads))
+
+    def differentiate(ctx: Any, grads: list[Any]) -> Any:
+        given = [grads[i] for i in tangent_outputs]
+        grads.clear()
+        if all(g is None for g in given):
+            return (None,) * len(needs)
+        own, layouts = (ctx.memory, ctx.layouts) if symbolic else (memory, expected)
+        arguments = [*(ctx.saved_tensors if own is None else own.back(ctx.saved_tensors))]
+        if symbolic:
+            kept = iter(arguments)
+            arguments = [next(kept) if n is None else n for n in ctx.numbers]
+            del kept  # it holds the list, which holds the tensors
+        arguments += [layout.of(g) for layout, g in zip(layouts, given, strict=True)]
+        given.clear()
+        ctx.maybe_clear_saved_tensors()  # but where the graph is retained
+        gradients = run_backward(arguments)
+        if ctx.needs_input_grad != needs:
+            gradients = [g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad, strict=True)]
+        return tuple(gradients) if not torch.is_grad_enabled() else _refuse_to_go_on(gradients, ctx)
 
     # Function.apply first looks for functorch transforms; guards refuse such inputs before they get here
-    return getattr(super(torch.autograd.Function, CompiledFunction), "apply")  # noqa: B009 (not in torch's annotations)
+    return getattr(super(torch.autograd.Function, _boxed(CompiledFunction, differentiate)), "apply")  # noqa: B009 (not in torch's annotations)
+
+
+def _boxed(function: Any, differentiate: Callable[[Any, list[Any]], Any]) -> Any:
+    """``function`` for recording: the engine hands its nodes the tangents in a list that ``differentiate`` empties, not in a tuple that holds
+    them until the backward returns.
+
+    Whether it does is read off the class whose ``apply`` records (``boxed_grads_call``, of torch 2.13; where torch does not know it, the mark says
+    nothing), and the list goes to the node's ``apply_boxed``. Compiled autograd asks the class that the node names as its own, and raises where it
+    finds the mark, in the middle of exchanging what nodes hold for fake tensors, which then stay there. So the class with the mark records,
+    and its nodes name the one without, whose ``backward`` takes the tangents one by one, as whoever calls a node by hand wants it, too.
+    """
+    recorded = type(function.__name__, (function,), {"boxed_grads_call": True})
+    node = function._backward_cls
+    node.apply_boxed = differentiate
+    recorded._backward_cls = node  # pyright: ignore[reportAttributeAccessIssue]
+    return recorded
 
 
 def _freeing(function: Flat, count: int) -> Callable[[list[Any]], Sequence[Any]]:
