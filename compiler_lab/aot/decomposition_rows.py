@@ -381,7 +381,7 @@ TORCH_ROWS: tuple[str, ...] = (
     "index_select", "trace", "isneginf", "isposinf", "pixel_shuffle", "pixel_unshuffle",
     "_euclidean_dist", "_fused_rms_norm_backward", "_weight_norm_interface", "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid_generator",
     "block_diag", "channel_shuffle", "col2im", "diag_embed", "dist", "grid_sampler_2d", "hann_window", "im2col", "index_add", "index_copy", "index_fill",
-    "isin", "lcm", "linalg_cross", "linspace", "logspace", "max_pool3d_with_indices", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
+    "isin", "lcm", "linalg_cross", "linspace", "logspace", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
     "multilabel_margin_loss_forward", "mvlgamma", "nansum", "native_dropout_backward", "norm", "reflection_pad1d", "reflection_pad1d_backward",
     "reflection_pad2d", "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d",
     "replication_pad3d", "rot90", "round", "rrelu_with_noise_backward", "special_log_ndtr", "take", "tril_indices", "triu_indices", "unfold_backward",
