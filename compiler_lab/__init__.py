@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .graph.symbolic import symbolic_trace as symbolic_trace
     from .graph.values import propagate_shapes as propagate_shapes
     from .lowering.lower import lower as lower
+    from .lowering.table import lowering_table as lowering_table
     from .observe.side_by_side import side_by_side as side_by_side
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
@@ -97,6 +98,7 @@ _HOMES: dict[str, str] = {
     "list_backends": "backends",
     "load_ipython_extension": "extension",
     "lower": "lowering.lower",
+    "lowering_table": "lowering.table",
     "mark_dynamic": "pipeline",
     "mark_static": "pipeline",
     "op_histogram": "graph.interpreters",
@@ -146,6 +148,7 @@ __all__ = [
     "list_backends",
     "load_ipython_extension",
     "lower",
+    "lowering_table",
     "mark_dynamic",
     "mark_static",
     "op_histogram",

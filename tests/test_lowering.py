@@ -19,8 +19,9 @@ from compiler_lab.core.fx import GraphArtifact
 from compiler_lab.lowering import ops
 from compiler_lab.lowering.index import Index
 from compiler_lab.lowering.ir import ExternNode, LoopNode
-from compiler_lab.lowering.lower import lower
+from compiler_lab.lowering.lower import ELEMENTWISE, ROWS, lower
 from compiler_lab.lowering.program import LoopProgram
+from compiler_lab.lowering.table import lowering_table
 
 from .lowering_cases import assert_same, aten, call_graph, compare, op_of, reasons, traced
 
@@ -273,3 +274,19 @@ def test_importing_and_lowering_stay_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]", done.stdout
+
+
+def test_the_table_counts_what_the_decisions_say() -> None:
+    program = lower(traced(lambda x: (x.cumsum(0) @ x.t().contiguous()).digamma().sort().values + x.new_ones(()), torch.randn(4, 4)))
+    table = lowering_table(program)
+    table.check()
+    rows = {r.operator: r for r in table.rows}
+    ways = {
+        op: (rows[op].way, rows[op].calls) for op in ("aten.cumsum.default", "aten.mm.default", "aten.digamma.default", "aten.sort.default", "aten.t.default")
+    }
+    assert ways == {
+        "aten.cumsum.default": ("scan", 1), "aten.mm.default": ("library", 1), "aten.digamma.default": ("fallback", 1), "aten.sort.default": ("library", 1),
+        "aten.t.default": ("view", 1),
+    }  # fmt: skip
+    assert rows["aten.digamma.default"].fallbacks == {"no row": 1} and "fallback: 1 operators, 1 calls" in table.text()
+    assert {*ROWS, *ELEMENTWISE} <= {r.operator for r in lowering_table().rows} and lowering_table().text() == lowering_table().text()

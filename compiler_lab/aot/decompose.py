@@ -30,6 +30,7 @@ from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
 from .ir import JointGraph
 from .pooling_rows import POOLS
 from .random_rows import Draws, rows_by_counter
+from .resampling_rows import RESAMPLING
 from .tracer import Table, Tracer, has_overlap, laid_out_alike, restride
 
 aten = torch.ops.aten
@@ -70,7 +71,7 @@ def rows_of(table: Decompositions) -> Mapping[OpOverload, Any]:
         raise UnknownOption(f"unknown table {table!r}", hint="one of: inductor-like, core, none")
     packets = [getattr(aten, name) for name in TORCH_ROWS]
     borrowed = {op: decomposition_table[op] for p in packets for op in (getattr(p, o) for o in p.overloads()) if op in decomposition_table}
-    return {**borrowed, **ROWS, **PRIMS}
+    return {**borrowed, **ROWS, **RESAMPLING, **PRIMS}
 
 
 def _convert(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -159,7 +160,7 @@ class _Decomposer:
         op: Any = old.target
         row = self.rows.get(op)
         if row is not None:
-            own = row is ROWS.get(op)
+            own = row in (ROWS.get(op), RESAMPLING.get(op))
             with self.tracer:
                 result = self.opened(row, own, *self.now((old.args, old.kwargs)))
                 if result is not NotImplemented:

@@ -322,9 +322,9 @@ class NodeCode:
         return self.define(conversion(value.text, source.meta["dtype"], target), value.variables, n, target)
 
     def index_value(self, n: fx.Node) -> Value:
-        index, dtype = n.args
+        index, dtype, *indirect = n.args
         assert isinstance(index, Index) and isinstance(dtype, torch.dtype)
-        text, variables = self.index(index, (), n)
+        text, variables = self.index(index, [self.value(a) for a in indirect if isinstance(a, fx.Node)], n)
         return self.define(conversion(f"int64_t({text})", torch.int64, dtype), variables, n, dtype)
 
     def indirect(self, n: fx.Node) -> Value:

@@ -100,8 +100,8 @@ class Loop:
         flat = REDUCE_FLAT[kind](value.reshape((*self.shape[:outer], -1)))
         return flat.reshape(self.shape[:outer] + (1,) * len(dims))
 
-    def index_value(self, index: Index, dtype: torch.dtype) -> Tensor:
-        return self.address(index).to(dtype)
+    def index_value(self, index: Index, dtype: torch.dtype, *indirect: Tensor) -> Tensor:
+        return self.address(index, indirect).to(dtype)
 
     def indirect(self, value: Tensor, size: int, wrap: bool) -> Tensor:
         if wrap:

@@ -51,8 +51,8 @@ def scatter(buffer: str, index: Index, value: Any, mode: str, *indirect: Any) ->
     _structural("scatter")
 
 
-def index_value(index: Index, dtype: torch.dtype) -> Any:
-    """The index itself as a number of ``dtype``."""
+def index_value(index: Index, dtype: torch.dtype, *indirect: Any) -> Any:
+    """The index itself as a number of ``dtype``; ``Var("%0", n)`` in it stands for ``indirect[0]``."""
     _structural("index_value")
 
 

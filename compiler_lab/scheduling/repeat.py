@@ -103,5 +103,5 @@ def _value(body: fx.Graph, chain: Chain, mapping: dict[Var, Index], operands: li
 
 
 def _run_time(args: list[Any], operands: list[fx.Node]) -> list[fx.Node]:
-    """The operands a load needs for the ``%`` variables of its index."""
-    return operands if len(args) == 2 and isinstance(args[1], Index) and is_indirect(args[1]) else []
+    """The operands a load, or a number made of an index, needs for the ``%`` variables."""
+    return operands if len(args) == 2 and any(isinstance(a, Index) and is_indirect(a) for a in args) else []
