@@ -26,7 +26,7 @@ from compiler_lab.runtime.toolchain import PLAIN, compile_command, find_toolchai
 
 ROOT = Path(__file__).parent.parent
 CTYPES = {c: d for d, c in COMPUTE.items() if d not in LOAD and c != "bool"}
-BINARY = {"pow", "atan2", "hypot", "copysign", "maximum", "minimum", "floordiv", "remainder", "trunc_div", "fmod"}
+BINARY = {"pow", "atan2", "hypot", "copysign", "maximum", "minimum", "floordiv", "remainder", "trunc_div", "fmod", "nextafter", "shift_left", "shift_right"}
 OWN = ("exp", "exp2", "expm1", "log", "log1p", "tanh", "sigmoid", "erf")
 
 SWEEP = r"""
@@ -68,7 +68,7 @@ def _source() -> str:
         lines.append(f"  for (int64_t i = 0; i < n; i++) y[i] = {call};\n}}")
 
     for (op, ctype), name in FUNCTIONS.items():
-        if ctype != "bool":
+        if ctype != "bool" and op not in ops.RANDOM:  # those are compared in test_random.py
             loop(f"t_{op}_{ctype}", ctype, "bool" if op in ops.BOOLEAN else ctype, f"{name}(x[i]{', z[i]' if op in BINARY else ''})")
     for dtype in LOAD:
         loop(LOAD[dtype] + "_", STORAGE[dtype], "float", f"{LOAD[dtype]}(x[i])")
@@ -181,7 +181,7 @@ def test_within_four_ulp_and_as_eager_at_the_edges(library: ctypes.CDLL, op: str
     else:
         args, eager, want, rest = exact_f64(op)
     got = _call(library, f"t_{op}_{ctype}", *args, out=eager.dtype)
-    if op in ("isnan", "isinf", "floor", "ceil", "trunc", "round", "copysign"):
+    if op in ("signbit", "isnan", "isinf", "nextafter", "floor", "ceil", "trunc", "round", "copysign"):
         same = (got == eager) & (torch.signbit(got) == torch.signbit(eager)) | torch.isnan(got) & torch.isnan(eager)
         assert same.all(), [t[~same][:5] for t in (*args, got, eager)]
         return
@@ -206,7 +206,7 @@ def _fmod(op: str, x: Tensor, z: Tensor) -> Tensor:
     return torch.where((rest != 0) & ((rest < 0) != (z < 0)), rest + z, rest) if op == "remainder" else rest
 
 
-@pytest.mark.parametrize(("op", "ctype"), [(op, c) for (op, c), name in FUNCTIONS.items() if name.startswith("lab_") and c in CTYPES])
+@pytest.mark.parametrize(("op", "ctype"), [(op, c) for (op, c), name in FUNCTIONS.items() if name.startswith("lab_") and c in CTYPES and op not in ops.RANDOM])
 def test_arithmetic_helpers_are_eager(library: ctypes.CDLL, op: str, ctype: str) -> None:
     dtype = CTYPES[ctype]
     if dtype.is_floating_point:
@@ -272,7 +272,7 @@ def test_cast_to_bool(library: ctypes.CDLL, ctype: str) -> None:
 
 def test_every_scalar_op_is_a_row_or_an_expression() -> None:
     """An op without a row is written as a C++ expression: exactly these."""
-    without = {op for op in ops.SCALAR if function(op, torch.float32) is None}
+    without = {op for op in ops.SCALAR if op not in (*ops.RANDOM, "shift_left", "shift_right") and function(op, torch.float32) is None}
     assert without == {
         "add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not",
         "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "where", "neg", "reciprocal",
@@ -281,7 +281,7 @@ def test_every_scalar_op_is_a_row_or_an_expression() -> None:
 
 
 def test_float_loops_are_vectorised(tmp_path: Path) -> None:
-    """gcc says of each loop whether it is; floating point division and its kin are not, since libm has no vector fmod."""
+    """gcc says of each loop whether it is; floating point division and its kin are not, since libm has no vector fmod, lgamma, erfc or nextafter."""
     toolchain = find_toolchain(cache_dir=str(tmp_path))
     if toolchain.kind != "gcc" or "AVX2" not in toolchain.extensions:
         pytest.skip("asks gcc about AVX2")
@@ -290,7 +290,11 @@ def test_float_loops_are_vectorised(tmp_path: Path) -> None:
     lines = _source().splitlines()
     vectorised = {int(text.split(":")[1]) for text in ran.output.splitlines() if "loop vectorized" in text}
     scalar = {lines[n - 3].split("void ")[1].split("(")[0] for n in range(1, len(lines) + 1) if "for (int64_t i" in lines[n - 1] and n not in vectorised}
-    assert not [name for name in scalar if name.endswith(("_float", "_double")) and not any(op in name for op in ("floordiv", "remainder", "fmod"))]
+    assert not [
+        name
+        for name in scalar
+        if name.endswith(("_float", "_double")) and not any(op in name for op in ("floordiv", "remainder", "fmod", "lgamma", "erfinv", "nextafter"))
+    ]
 
 
 def test_the_polynomials_are_what_the_script_fits() -> None:

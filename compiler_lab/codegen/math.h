@@ -394,19 +394,24 @@ LAB_INLINE double lab_floordiv(double a, double b) {
   return b == 0.0 ? a / b : f;
 }
 // The inverse of erf: a rational start by ranges, two steps of Newton's method on erf itself.
-LAB_INLINE double vm_erfinv_f64(double y) {
-  const double w = -__builtin_log((1.0 - y) * (1.0 + y)), g = __builtin_sqrt(w);
+LAB_INLINE double vm_erfinv_f64(double signed_y) {
+  const double y = __builtin_fabs(signed_y), w = -__builtin_log((1.0 - y) * (1.0 + y)), s = w - 2.5, t = __builtin_sqrt(w) - 3.0;
   // Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011)
-  const double s = w - 2.5, t = g - 3.0;
-  const double centre = y * (1.50140941 + s * (0.246640727 + s * (-0.00417768164 + s * (-0.00125372503 + s * (0.00021858087 + s * (-4.39150654e-06 + s * (-3.5233877e-06 + s * (3.43273939e-07 + s * 2.81022636e-08))))))));
-  const double tail = y * (2.83297682 + t * (1.00167406 + t * (0.00943887047 + t * (-0.0076224613 + t * (0.00573950773 + t * (-0.00367342844 + t * (0.00134934322 + t * (0.000100950558 + t * -0.000200214257))))))));
-  double x = w < 5.0 ? centre : tail;
-  for (int k = 0; k < 2; k++) x -= (__builtin_erf(x) - y) / (1.1283791670955126 * __builtin_exp(-x * x));
-  x = y == 1.0 ? (double)LAB_INF : y == -1.0 ? -(double)LAB_INF : y == 0.0 ? y : x;
-  return y > 1.0 || y < -1.0 ? (double)LAB_NAN : x;
+  double a = 2.81022636e-08, b = -0.000200214257;
+  a = 3.43273939e-07 + s * a, a = -3.5233877e-06 + s * a, a = -4.39150654e-06 + s * a, a = 0.00021858087 + s * a, a = -0.00125372503 + s * a;
+  a = -0.00417768164 + s * a, a = 0.246640727 + s * a, a = 1.50140941 + s * a;
+  b = 0.000100950558 + t * b, b = 0.00134934322 + t * b, b = -0.00367342844 + t * b, b = 0.00573950773 + t * b, b = -0.0076224613 + t * b;
+  b = 0.00943887047 + t * b, b = 1.00167406 + t * b, b = 2.83297682 + t * b;
+  double x = y * (w < 5.0 ? a : b);
+  for (int k = 0; k < 2; k++) {  // near 1 the rest to 1 says more than erf
+    const double error = y > 0.5 ? (1.0 - y) - __builtin_erfc(x) : __builtin_erf(x) - y;
+    x -= error / (1.1283791670955126 * __builtin_exp(-x * x));
+  }
+  x = y == 1.0 ? (double)LAB_INF : y > 1.0 ? (double)LAB_NAN : y == 0.0 ? 0.0 : x;
+  return __builtin_copysign(x, signed_y);
 }
 LAB_INLINE float vm_erfinv_f32(float y) { return (float)vm_erfinv_f64(y); }
-LAB_INLINE float vm_lgamma_f32(float x) { return x == -LAB_INF ? LAB_INF : __builtin_lgammaf(x); }
+LAB_INLINE float vm_lgamma_f32(float x) { return x == -LAB_INF ? LAB_INF : (float)__builtin_lgamma((double)x); }
 LAB_INLINE double vm_lgamma_f64(double x) { return x == -(double)LAB_INF ? (double)LAB_INF : __builtin_lgamma(x); }
 LAB_INLINE float vm_nextafter_f32(float a, float b) { return __builtin_nextafterf(a, b); }
 LAB_INLINE double vm_nextafter_f64(double a, double b) { return __builtin_nextafter(a, b); }

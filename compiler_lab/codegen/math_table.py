@@ -34,7 +34,6 @@ STORE: dict[torch.dtype, str] = {torch.bfloat16: "lab_st_bf16", torch.float16: "
 
 ANY: dict[str, str] = {
     "maximum": "lab_max", "minimum": "lab_min", "relu": "lab_relu", "abs": "lab_abs", "sign": "lab_sign",
-    "shift_left": "lab_shift_left", "shift_right": "lab_shift_right",
     "floordiv": "lab_floordiv", "remainder": "lab_mod", "trunc_div": "lab_truncdiv", "fmod": "lab_fmod",
 }  # fmt: skip
 """Templates: the same name for every type."""
@@ -46,11 +45,14 @@ FLOAT = (
 )  # fmt: skip
 """Ops on floating point only: ``vm_<op>_f32`` and ``vm_<op>_f64``."""
 
+INTEGERS = ("int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")
+
 FUNCTIONS: dict[tuple[str, str], str] = {
     **{(op, ctype): name for op, name in ANY.items() for ctype in dict.fromkeys(COMPUTE.values())},
     **{(op, ctype): f"vm_{op}_{suffix}" for op in FLOAT for ctype, suffix in (("float", "f32"), ("double", "f64"))},
     **{(op, "int64_t"): f"lab_{op}" for op in ("rand", "rand64", "randn", "randn64", "randint64")},
-    **{("pow", ctype): "lab_ipow" for ctype in ("int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")},
+    **{(op, ctype): f"lab_{op}" for op in ("shift_left", "shift_right") for ctype in INTEGERS},
+    **{("pow", ctype): "lab_ipow" for ctype in INTEGERS},
 }
 
 VECTOR_CALLS = (
