@@ -25,7 +25,7 @@ def assert_as_aten(op: Any, *args: Any, tolerance: float = 1e-5, **kwargs: Any) 
         )
 
 
-POOLS = itertools.product([(2,), (3, 2)], [(), (1,), (2, 3)], [(0,), (1,)], [False, True], [False, True], [None, 3])
+POOLS = [*itertools.product([(2,), (3, 2)], [(), (1,), (2, 3)], [(0,), (1,)], [False, True], [False, True], [None, 3])]
 
 
 @pytest.mark.parametrize("pool", POOLS, ids=str)
@@ -36,7 +36,7 @@ def test_averages_of_windows(pool: Any) -> None:
         assert_as_aten(aten.avg_pool2d_backward.default, torch.randn_like(aten.avg_pool2d(x, *pool)), x, *pool)
 
 
-@pytest.mark.parametrize("pool", itertools.product([(2,), (3, 2, 2)], [(), (2, 1, 3)], [(0,), (1,)], [False, True], [False, True]), ids=str)
+@pytest.mark.parametrize("pool", [*itertools.product([(2,), (3, 2, 2)], [(), (2, 1, 3)], [(0,), (1,)], [False, True], [False, True])], ids=str)
 def test_averages_in_space(pool: Any) -> None:
     x, override = torch.randn(2, 3, 5, 6, 7), None
     assert_as_aten(aten.avg_pool3d.default, x, *pool, override)
@@ -55,7 +55,7 @@ def test_backwards_of_upsampling(dims: int, scale: float | None, dtype: torch.dt
     after = tuple(int(n * scale) for n in before) if scale else after
     grad, sizes, scales = torch.randn(2, 3, *after, dtype=dtype), (after, [2, 3, *before]), (scale,) * dims
     for name in ("upsample_nearest", "_upsample_nearest_exact"):
-        assert_as_aten(getattr(aten, f"{name}{dims}d_backward").default, grad, *sizes, *scales)
+        assert_as_aten(getattr(aten, f"{name}{dims}d_backward").default, grad, *sizes, *(scales if scale else ()))
     for align in (False, True):
         assert_as_aten(getattr(aten, f"upsample_{LINEAR[dims]}_backward").default, grad, *sizes, align, *scales, tolerance=1e-4)
         if dims == 2:

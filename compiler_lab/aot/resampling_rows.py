@@ -161,7 +161,7 @@ def places(n: int, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 def nearest_backward(exact: bool) -> Callable[..., Any]:
     def row(grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *scales: float | None) -> Any:
         def taps(d: int, n: int, m: int) -> Sequence[Tap]:
-            given = scales[d]
+            given = scale_of(scales, d)
             ratio = n / m if not given else 1 / given
             at = places(m, grad)  # in float32 whatever the dtype, as in aten
             return [(torch.clamp(((at + 0.5 if exact else at) * ratio).to(torch.int64), max=n - 1), None)]
@@ -169,6 +169,11 @@ def nearest_backward(exact: bool) -> Callable[..., Any]:
         return NotImplemented if grad.numel() == 0 else transposed(grad, input_size, taps)
 
     return row
+
+
+def scale_of(scales: Sequence[float | None], dim: int) -> float | None:
+    """The scale that the caller named for a dimension; a call that names none may leave them all out."""
+    return scales[dim] if dim < len(scales) else None
 
 
 def sources(n: int, m: int, align: bool, scale: float | None, grad: Tensor) -> Tensor:
@@ -181,7 +186,7 @@ def sources(n: int, m: int, align: bool, scale: float | None, grad: Tensor) -> T
 
 def linear_backward(grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], align_corners: bool, *scales: float | None) -> Any:
     def taps(d: int, n: int, m: int) -> Sequence[Tap]:
-        at = torch.clamp(sources(n, m, align_corners, scales[d], grad), min=0)
+        at = torch.clamp(sources(n, m, align_corners, scale_of(scales, d), grad), min=0)
         low = torch.clamp(at.to(torch.int64), max=n - 1)
         part = torch.clamp(at - low, 0, 1)
         return [(low, 1 - part), (torch.clamp(low + 1, max=n - 1), part)]
@@ -197,7 +202,7 @@ def cubic_backward(grad: Tensor, output_size: Sequence[int], input_size: Sequenc
         return ((CUBIC * t - 5 * CUBIC) * t + 8 * CUBIC) * t - 4 * CUBIC
 
     def taps(d: int, n: int, m: int) -> Sequence[Tap]:
-        at = sources(n, m, align_corners, scales[d], grad)
+        at = sources(n, m, align_corners, scale_of(scales, d), grad)
         low = torch.floor(at)
         part = at - low
         weights = (far(part + 1), near(part), near(1 - part), far(2 - part))
