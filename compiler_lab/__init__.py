@@ -55,16 +55,18 @@ if TYPE_CHECKING:
     from .observe.side_by_side import side_by_side as side_by_side
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
-    from .pipeline import compile as compile
-    from .pipeline import disable as disable
-    from .pipeline import inspect as inspect
-    from .pipeline import mark_dynamic as mark_dynamic
-    from .pipeline import mark_static as mark_static
-    from .pipeline import reset as reset
-    from .pipeline import stats as stats
     from .runtime.build import build as build
     from .scheduling.fusion import schedule as schedule
     from .scheduling.memory import plan_memory as plan_memory
+    from .session import cache_info as cache_info
+    from .session import clear_cache as clear_cache
+    from .session import compile as compile
+    from .session import disable as disable
+    from .session import inspect as inspect
+    from .session import mark_dynamic as mark_dynamic
+    from .session import mark_static as mark_static
+    from .session import reset as reset
+    from .session import stats as stats
 
 __version__ = "0.1.0"
 
@@ -78,13 +80,15 @@ _HOMES: dict[str, str] = {
     "Trace": "observe.trace",
     "aot_autograd": "backends",
     "build": "runtime.build",
+    "cache_info": "session",
     "capture": "frames.capture",
     "check_schema": "core.honesty",
-    "compile": "pipeline",
+    "clear_cache": "session",
+    "compile": "session",
     "count_calls": "graph.interpreters",
     "decompose": "aot.decompose",
     "diff_graphs": "graph.diff",
-    "disable": "pipeline",
+    "disable": "session",
     "editing": "graph.editing",
     "explain": "explanation",
     "find_nonfinite": "graph.interpreters",
@@ -93,14 +97,14 @@ _HOMES: dict[str, str] = {
     "functionalize": "aot.functionalize",
     "fuse_silu": "graph.fusions",
     "generate": "codegen.cpp",
-    "inspect": "pipeline",
+    "inspect": "session",
     "joint": "aot.joint",
     "list_backends": "backends",
     "load_ipython_extension": "extension",
     "lower": "lowering.lower",
     "lowering_table": "lowering.table",
-    "mark_dynamic": "pipeline",
-    "mark_static": "pipeline",
+    "mark_dynamic": "session",
+    "mark_static": "session",
     "op_histogram": "graph.interpreters",
     "openings": "aot.openings",
     "partition": "aot.partition",
@@ -108,11 +112,11 @@ _HOMES: dict[str, str] = {
     "propagate_shapes": "graph.values",
     "register_backend": "backends",
     "replace_pattern": "graph.rewrite",
-    "reset": "pipeline",
+    "reset": "session",
     "run_passes": "graph.fusing",
     "schedule": "scheduling.fusion",
     "side_by_side": "observe.side_by_side",
-    "stats": "pipeline",
+    "stats": "session",
     "symbolic_trace": "graph.symbolic",
     "time_nodes": "graph.interpreters",
     "transform": "graph.interpreters",
@@ -128,8 +132,10 @@ __all__ = [
     "Trace",
     "aot_autograd",
     "build",
+    "cache_info",
     "capture",
     "check_schema",
+    "clear_cache",
     "compile",
     "count_calls",
     "decompose",

@@ -27,13 +27,13 @@ def demo(
 ) -> None:
     """Train a small GPT on compiled kernels beside eager, and show every stage of both passes."""
     from . import demo as program
-    from . import pipeline
+    from . import session
     from .observe.html import save_page
     from .observe.trace import Trace
 
     trace = Trace("a small GPT, one training step")
     model, data = program.tiny_gpt()
-    compiled = program.train(model, pipeline.compile(model, backend=backend, fullgraph=True, observe=trace.append), data, steps)
+    compiled = program.train(model, session.compile(model, backend=backend, fullgraph=True, observe=trace.append), data, steps)
     model, data = program.tiny_gpt()
     eager = program.train(model, model, data, steps)
     table = Table("step", "loss, compiled", "loss, eager", "difference")

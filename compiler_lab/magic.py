@@ -21,7 +21,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 from IPython.utils.process import arg_split  # pyright: ignore[reportPrivateImportUsage]
 
-from . import pipeline
+from . import pipeline, session
 from .backends import list_backends
 from .core.errors import LabError
 from .frames.entry import CompiledFunction
@@ -110,7 +110,7 @@ class CompileInspect(Magics):
         scope = self.shell.user_ns
         named = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        with pipeline.recording(trace.append) as record:
+        with session.recording(trace.append) as record:
             exec(self.shell.compile(tree, name, "exec"), scope)
             used = record.compiled or bool(trace.steps) or any(_is_compiled(scope.get(n)) for n in named)
             if not isinstance(last, ast.Expr):
@@ -125,7 +125,7 @@ class CompileInspect(Magics):
         if isinstance(function, type) or not callable(function) or getattr(function, "__module__", "") == "builtins":
             return self._eval(call, name, scope)
         renamed = ast.copy_location(ast.Call(ast.copy_location(ast.Name(HIDDEN, ast.Load()), call.func), call.args, call.keywords), call)
-        scope[HIDDEN] = pipeline.compile(function, backend=options.backend, fullgraph=options.fullgraph)
+        scope[HIDDEN] = session.compile(function, backend=options.backend, fullgraph=options.fullgraph)
         try:
             return self._eval(renamed, name, scope)
         finally:

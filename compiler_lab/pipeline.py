@@ -1,24 +1,19 @@
-"""The pipeline: one list of named steps in order, and ``compile``, which hangs it behind the frame hook.
+"""The pipeline: one list of named steps in order, and ``Capturing``, which hangs it behind the frame hook.
 
-In: a Python callable. Out: a callable that runs it on compiled graphs. This is the only module that imports every stage;
-no stage knows of another, and none knows that it is observed: the runner here times each step and hands ``Step``s to the
-observer. PyTorch's counterpart: ``torch/_inductor/compile_fx.py`` and ``torch/_dynamo/eval_frame.py``.
+In: a captured graph and its arguments. Out: a callable that runs it. This is the only module that imports every stage; ``session.compile``
+imports it at the first capture. No stage knows of another, and none knows that it is observed: the runner here times each step and hands
+``Step``s to the observer. PyTorch's counterpart: ``torch/_inductor/compile_fx.py``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
 import time
-import weakref
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import torch
 import torch.fx as fx
 from torch import Tensor
 
@@ -39,18 +34,17 @@ from .core.sizes import DYNAMIC
 from .frames.attempts import interpret, interpret_piece
 from .frames.capture import Capture
 from .frames.concrete import by_size, is_symbolic, refused
-from .frames.convert import Captured, Stats, unseen
-from .frames.entry import CompiledFunction, compile_function
-from .frames.ir import CapturedGraph
-from .frames.module import compile_module
+from .frames.convert import Captured, unseen
+from .frames.frame import FrameInput
+from .frames.ir import CapturedGraph, Specialization
 from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.ir import TensorView
 from .lowering.lower import lower
-from .observe.trace import Step, Trace
-from .runtime.autograd import bind
+from .observe.trace import Step
+from .runtime import portable
 from .runtime.build import build_many
-from .runtime.raising import in_order
+from .runtime.raising import raising
 from .runtime.trial import calls_custom, on_trial, watched
 from .scheduling.artifact import Schedule
 from .scheduling.fusion import schedule
@@ -108,6 +102,7 @@ class Runner:
     def __init__(self, options: Options, observe: Observer | None, graph: int = 0, refuse: Callable[[Unsupported], None] = lambda error: None) -> None:
         self.options, self.observe, self.graph, self.refuse = options, observe, graph, refuse
         self.spent = 0.0  # seconds of the steps so far
+        self.made: portable.Compiled | None = None  # by the last backend that has a form as data
 
     def step(self, name: str, before: Artifact | None, run: Callable[[], Any], part: str = "") -> Any:
         mark = before.fingerprint() if self.options.check and before is not None else ""
@@ -165,7 +160,7 @@ def bound(graph: CapturedGraph, part: Partition, forward: Compiled, backward: Co
         forward = watched(forward, always=True)
     if custom and backward is not None:
         backward = watched(backward, always=run.options.check)
-    compiled = in_order(part.forward, bind(part.spec, len(part.saved), forward, backward, part.tangents), graph.module.forward)
+    compiled = portable.compose(part.spec, len(part.saved), forward, backward, part.tangents, raising(part.forward), graph.module.forward)
     return on_trial(compiled, graph.module.forward, custom, run.refuse) if custom else compiled
 
 
@@ -188,8 +183,10 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     size = sum(len(k.source) for k in kernels.values())
     for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
         run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
-    backward = programs["backward"].call if "backward" in programs else None
-    return bound(graph, part, programs["forward"].call, backward, run)
+    backward = programs.get("backward")
+    if not any(calls_custom(half.graph) for half in (part.forward, part.backward) if half is not None):
+        run.made = portable.Compiled(part.spec, len(part.saved), programs["forward"], backward, part.tangents, raising(part.forward), graph.module)
+    return bound(graph, part, programs["forward"].call, backward.call if backward is not None else None, run)
 
 
 def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
@@ -206,12 +203,16 @@ def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) ->
         def one(module: fx.GraphModule, tensors: list[Tensor], kept: list[int]) -> Compiled:
             return backend(CapturedGraph(module, tuple(graph.inputs[i] for i in kept), decisions), tensors, run)
 
-        return by_size(graph.module, args, one, run.options.recompile_limit, unseen)
+        made = by_size(graph.module, args, one, run.options.recompile_limit, unseen)
+        run.made = None  # what one set of sizes was compiled to is not the whole
+        return made
 
     return compiled
 
 
-BACKENDS: dict[str, Callable[[CapturedGraph, list[Tensor], Runner], Compiled]] = {
+Find = Callable[[CapturedGraph, list[Tensor], Runner], Compiled]
+
+BACKENDS: dict[str, Find] = {
     "eager": eager_backend,
     "aot_eager": sized(functools.partial(aot_backend, steps=EAGER_JOINT_STEPS)),
     "aot_eager_decomp": sized(functools.partial(aot_backend, steps=ATEN_JOINT_STEPS)),
@@ -219,7 +220,7 @@ BACKENDS: dict[str, Callable[[CapturedGraph, list[Tensor], Runner], Compiled]] =
 }
 
 
-def find_backend(backend: str | Callable[..., Any]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:
+def find_backend(backend: str | Callable[..., Any]) -> Find:
     """A built-in backend, a registered one, or a callable ``(gm, example_inputs)``, which gets a graph of its own to edit."""
     if isinstance(backend, str) and backend in BACKENDS:
         return BACKENDS[backend]
@@ -238,159 +239,47 @@ def find_backend(backend: str | Callable[..., Any]) -> Callable[[CapturedGraph, 
     return run_users
 
 
-@dataclass
-class Recording:
-    """An observer for compiles that have none of their own; ``compiled`` says that something was compiled, or wrapped to be."""
+class Capturing:
+    """How the frames of one compiled function are captured and compiled; a runner for each.
 
-    observe: Observer
-    graphs: Iterator[int] = field(default_factory=itertools.count)
-    compiled: bool = False
+    watch: gives the observer of a compile, and its number there; refused: see ``Converter.refused``; keep: is told of each function that was
+    captured whole, with what was made of its graph."""
 
+    def __init__(
+        self,
+        find: Find,
+        settings: Options,
+        fullgraph: bool,
+        dynamic: bool | None,
+        watch: Callable[[], tuple[Observer | None, int]],
+        refused: Callable[[], Callable[..., None]],
+        keep: Callable[[Captured, portable.Compiled | None], None] | None = None,
+    ) -> None:
+        self.find, self.settings, self.fullgraph, self.watch, self.refused, self.keep = find, settings, fullgraph, watch, refused, keep
+        self.history = SizeHistory(dynamic, settings.capture_scalar_outputs, settings.capture_dynamic_output_shape_ops)
+        self.runner: Runner | None = None
 
-_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+    def backend(self, graph: CapturedGraph, args: list[Tensor]) -> Compiled:
+        assert self.runner is not None
+        return self.find(graph, args, self.runner)
 
-
-@contextlib.contextmanager
-def recording(observe: Observer) -> Generator[Recording]:
-    """Every compile that happens inside the block and has no observer of its own is recorded by ``observe``."""
-    record = Recording(observe)
-    token = _recording.set(record)
-    try:
-        yield record
-    finally:
-        _recording.reset(token)
-
-
-class Session:
-    """What ``stats()`` and ``reset()`` speak of: counts since the last reset, and every compiled function that is alive."""
-
-    def __init__(self) -> None:
-        self.stats = Stats()
-        self.compiled: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
-
-
-_session = Session()
-
-
-def compile(
-    fn: Callable[..., Any] | None = None,
-    *,
-    backend: str | Callable[..., Any] = "lab",
-    mode: str | None = None,
-    dynamic: bool | None = None,
-    fullgraph: bool = False,
-    options: Mapping[str, Any] | None = None,
-    disable: bool = False,
-    observe: Observer | None = None,
-) -> Any:
-    """``fn`` compiled, with ``torch.compile``'s meaning; without ``fn``, a decorator. Nothing happens before the first call.
-
-    fn: a function, method, callable or ``nn.Module`` (the result is then a module around it).
-    backend: "lab" (C++ kernels), "aot_eager_decomp", "aot_eager", "eager", a registered name, or ``(gm, example_inputs) -> callable``.
-    mode, options: see ``core.options``.
-    dynamic: None, sizes are compiled as they come, and a size or int that differs at a later call is symbolic from then on; True, all sizes
-    and int arguments are symbolic from the first call; False, never. 0 and 1 are always compiled by themselves. Where a stage does not model
-    symbolic sizes (those of "lab" from lowering on do not yet), a symbolic graph is compiled once for each set of sizes that it meets.
-    fullgraph: what cannot be captured whole raises ``GraphBroken`` instead of being left to Python.
-    observe: called with a ``Step`` after each step, for example ``Trace().append``.
-    Raises ``UnknownOption`` for a backend, mode or option that does not exist.
-    """
-    settings = Options.of(mode, options)
-    find = find_backend(backend)
-    if dynamic not in (None, True, False):
-        raise UnknownOption(f"dynamic={dynamic!r}", hint="one of: None, True, False")
-    if fn is None:
-        again = dict(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options, disable=disable, observe=observe)
-        return functools.partial(compile, **again)
-    if disable:
-        return fn
-    if (record := _recording.get()) is not None:
-        record.compiled = True
-    one = functools.partial(_compile_one, find=find, settings=settings, fullgraph=fullgraph, observe=observe, dynamic=dynamic)
-    return compile_module(fn, one) if isinstance(fn, torch.nn.Module) else one(fn).function
-
-
-def _compile_one(
-    fn: Callable[..., Any],
-    find: Callable[[CapturedGraph, list[Tensor], Runner], Compiled],
-    settings: Options,
-    fullgraph: bool,
-    observe: Observer | None,
-    dynamic: bool | None = None,
-) -> CompiledFunction:
-    history = SizeHistory(dynamic, settings.capture_scalar_outputs, settings.capture_dynamic_output_shape_ops)
-    graphs = itertools.count()  # numbers the graphs of this function, unless a recording numbers them
-    runner: list[Runner] = []
-
-    def backend(graph: CapturedGraph, args: list[Tensor]) -> Compiled:
-        return find(graph, args, runner[-1])
-
-    def begin(frame: Any) -> Any:
+    def begin(self, frame: FrameInput) -> Specialization:
         """Interprets a frame; the runner that is made here serves the backend, which is called next, under the same lock."""
-        record = _recording.get() if observe is None else None
-        watcher = record.observe if record else observe
         start = time.perf_counter()
-        specialization = interpret(frame, history) if fullgraph else interpret_piece(frame, history)
+        specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
         breaks = () if specialization.stop is None else (specialization.stop.found,)
         seconds = time.perf_counter() - start
-        refuse = functools.partial(compiled.converter.refused, frame.code)
-        runner[:] = [Runner(settings, watcher, next(record.graphs if record else graphs), refuse)]
-        runner[-1].tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", runner[-1].graph))
+        observe, number = self.watch()
+        run = self.runner = Runner(self.settings, observe, number, functools.partial(self.refused(), frame.code))
+        run.tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", run.graph))
         return specialization
 
-    def told(kind: str, payload: Any) -> None:
-        if kind == "captured" and isinstance(payload, Captured) and runner:
-            run = runner[-1]
+    def told(self, kind: str, payload: Any) -> None:
+        run = self.runner
+        if kind == "captured" and isinstance(payload, Captured) and run is not None:
             own = max(payload.seconds - run.spent, 0.0)  # the rest of the whole conversion: guards, and the code that replaces the frame
             run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, own, "", run.graph))
+            if self.keep is not None:
+                self.keep(payload, run.made)
         if kind == "reset":
-            history.clear()
-
-    compiled = compile_function(fn, backend, interpret=begin, fullgraph=fullgraph, options=settings, on_event=told, stats=_session.stats)
-    _session.compiled.add(compiled)
-    return compiled
-
-
-def reset() -> None:
-    """Forgets everything compiled and counted; functions compiled before compile again when they are called."""
-    for compiled in list(_session.compiled):
-        compiled.reset()
-    _session.stats.clear()
-
-
-def stats() -> dict[str, Any]:
-    """{"graphs": compiled since the last reset, "breaks": places left to Python, each once, "break_reasons": their ids, most frequent first}."""
-    found = _session.stats
-    reasons = sorted(found.break_reasons, key=lambda r: (-found.break_reasons[r], r))
-    return {"graphs": found.graphs, "breaks": found.breaks, "break_reasons": reasons}
-
-
-def inspect(fn: Callable[..., Any], *args: Any, backend: str | Callable[..., Any] = "lab", fullgraph: bool = False, **kwargs: Any) -> Trace:
-    """Compiles one call of ``fn``, makes it, and gives the trace of every step."""
-    trace = Trace(getattr(fn, "__qualname__", type(fn).__name__))
-    compile(fn, backend=backend, fullgraph=fullgraph, observe=trace.append)(*args, **kwargs)
-    return trace
-
-
-def disable(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
-    """``fn``, never captured, nor anything it calls; usable as a decorator. ``torch.compiler.disable``'s meaning."""
-    return torch.compiler.disable(fn, recursive=recursive)
-
-
-def mark_dynamic(t: Tensor, index: int | list[int] | tuple[int, ...]) -> None:
-    """Says that these dimensions of ``t`` vary: they are symbolic from the first compile. A program that allows one size only
-    raises ``ConstraintViolated`` at its first call, naming the line."""
-    _mark(t, "_dynamo_dynamic_indices", index)
-
-
-def mark_static(t: Tensor, index: int | list[int] | tuple[int, ...] | None = None) -> None:
-    """Says that these dimensions of ``t`` (all, by default) are compiled as they come, even when they are seen to vary."""
-    _mark(t, "_dynamo_static_indices", range(t.dim()) if index is None else index)
-
-
-def _mark(t: Tensor, attribute: str, index: Any) -> None:
-    wanted = {index} if isinstance(index, int) else set(index)
-    wrong = [i for i in wanted if not 0 <= i < t.dim()]
-    if wrong:
-        raise UnknownOption(f"dimension {wrong[0]} of a tensor with {t.dim()} dimensions", hint=f"0 to {t.dim() - 1}")
-    setattr(t, attribute, getattr(t, attribute, set()) | wanted)
+            self.history.clear()

@@ -43,7 +43,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels of the tests are built in a folder of their own, shared within the session."""
+    """Kernels of the tests are built in a folder of their own, shared within the session; captured entries are kept by tests that ask for them."""
+    os.environ["COMPILER_LAB_ENTRIES"] = "0"
     root = os.environ.get("COMPILER_LAB_TEST_CACHE") or str(tmp_path_factory.mktemp("cache"))
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = root

@@ -32,9 +32,9 @@ def test_published_is_found(tmp_path: Path) -> None:
     assert (path.parent / "kernels.cpp").read_text() == "source"
     assert open_cache(str(tmp_path)).find(KEY) == path
     info = cache.info()
-    assert (info.entries, info.nbytes, info.writable) == (1, len(b"library"), True)
+    assert (info.libraries, info.nbytes, info.writable) == (1, len(b"librarysource"), True)
     cache.clear()
-    assert cache.find(KEY) is None and cache.info().entries == 0
+    assert cache.find(KEY) is None and cache.info().libraries == 0
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b"x" + b[1:], lambda b: b + b"x"], ids=["cut", "emptied", "changed", "grown"])

@@ -8,7 +8,7 @@ PyTorch's counterpart: ``torch/autograd/grad_mode.py`` (``_enter_inference_mode`
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -82,6 +82,16 @@ def kept() -> Generator[None]:
         raise
     finally:
         _entered.reset(token)
+
+
+def modes_kept(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, whose graph changes modes: an error in between leaves the caller's modes as they were."""
+
+    def run_kept(*inputs: Any) -> Any:
+        with kept():
+            return run(*inputs)
+
+    return run_kept
 
 
 @contextmanager

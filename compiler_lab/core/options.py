@@ -35,6 +35,8 @@ class Options:
     capture_dynamic_output_shape_ops: bool = False  # nonzero and the like give a size that depends on data instead of a break
     cxx: str = ""  # the C++ compiler; "" finds g++, then clang++
     cache_dir: str = ""  # "" is the user's cache folder
+    cache_megabytes: int = 2048  # what was used least recently goes when the folder is larger; 0: no limit
+    entries: bool = True  # captured entries are kept in the cache folder, and found there by later processes
     jobs: int = 0  # parallel compile jobs; 0 is the number of CPUs
     check: bool = False  # run check() and input fingerprints at every stage boundary
 

@@ -16,8 +16,8 @@ import time
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from types import CodeType, FunctionType
+from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 import torch
@@ -25,10 +25,11 @@ import torch.fx as fx
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 from ..core.errors import BackendFailed, ConstraintViolated, GraphBroken, InvalidIR, LabError, Unsupported
-from ..core.modes import kept, sets_mode
+from ..core.modes import modes_kept, sets_mode
 from ..core.options import Options
 from ..core.provenance import Location, own_location
 from .assemble import assemble
+from .entries import Entry, Stats
 from .frame import FrameInput
 from .guards import GuardTree
 from .ir import Break, CapturedGraph, Specialization
@@ -47,46 +48,6 @@ OnEvent = Callable[[str, Any], None]
 RAISING = ("raise", "op-error", "bad-call")
 
 
-@dataclass
-class Stats:
-    """What ``stats()`` reports: graphs handed to a backend; breaks, each (code, reason, line) once; how often each reason."""
-
-    graphs: int = 0
-    breaks: int = 0
-    break_reasons: dict[str, int] = field(default_factory=dict[str, int])
-    _seen: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
-
-    def meet(self, found: Break, code: CodeType) -> bool:
-        """Counts ``found`` unless it was met before; True when it is new."""
-        where = own_location(found.stack)
-        key = (where.file, where.function, where.line, found.reason) if where else (code.co_filename, code.co_qualname, code.co_firstlineno, found.reason)
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        self.breaks += 1
-        self.break_reasons[found.reason] = self.break_reasons.get(found.reason, 0) + 1
-        return True
-
-    def clear(self) -> None:
-        self.graphs = self.breaks = 0
-        self.break_reasons.clear()
-        self._seen.clear()
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """A captured frame: ``tree`` says when ``code`` may run in its place."""
-
-    tree: GuardTree
-    code: CodeType
-    graph: bool = True  # whether it holds tensor work
-    retried: bool = False  # of a piece: where it raises, Python runs the rest of the frame from where the piece begins
-
-    def function(self, fn: FunctionType) -> FunctionType:
-        """``code`` as a plain function in ``fn``'s place."""
-        return FunctionType(self.code, fn.__globals__, fn.__name__, None, fn.__closure__)
-
-
 @dataclass(frozen=True)
 class Captured:
     """The payload of a "captured" event: what was made of a frame, for those who watch."""
@@ -97,16 +58,16 @@ class Captured:
     before: CodeType
     after: CodeType
     seconds: float
+    compiled: Callable[..., Any] | None = None  # what ``after`` calls, for a function of its own that was captured to its end
 
 
 class Converter:
     """How the frames of one compiled function are converted. ``breaks`` lists what was left to Python, each place once."""
 
-    def __init__(self, interpret: Interpret, backend: Backend, *, fullgraph: bool, options: Options, on_event: OnEvent | None, stats: Stats) -> None:
+    def __init__(self, interpret: Interpret, backend: Backend, *, fullgraph: bool, options: Options, timeline: Timeline, stats: Stats) -> None:
         self.interpret, self.backend, self.fullgraph, self.options, self.stats = interpret, backend, fullgraph, options, stats
-        self.on_event: OnEvent = on_event or (lambda kind, payload: None)
+        self.timeline, self.on_event = timeline, timeline.on_event
         self.pieces = Pieces(self)
-        self.timeline = Timeline(self.on_event)
         self.breaks: list[Break] = []
         self.last: Break | None = None
         self._seen = Stats()
@@ -133,11 +94,13 @@ class Converter:
             return None
         if made is None:
             return None
-        specialization, entry = made
-        self.on_event("captured", Captured(frame, specialization, entry.tree, frame.code, entry.code, time.perf_counter() - start))
+        specialization, entry, compiled = made
+        whole = compiled if not hooked and specialization.stop is None and self.pieces.root(frame.code) is frame.code else None
+        seconds = time.perf_counter() - start
+        self.on_event("captured", Captured(frame, specialization, entry.tree, frame.code, entry.code, seconds, whole))
         return entry
 
-    def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry] | None:
+    def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry, Callable[..., Any] | None] | None:
         with _modes_aside():
             specialization = self.interpret(frame)
             calls = [n for n in specialization.graph.graph.nodes if n.op.startswith("call")]
@@ -161,7 +124,7 @@ class Converter:
         code = assemble(specialization, compiled, frame, pause, piece=root is not frame.code)
         if (failure := tree.explain(frame.locals)) is not None or not tree.check(frame.locals):
             raise InvalidIR("the guards reject the very frame they were made from", why=failure.text() if failure else "only the C++ check fails")
-        return specialization, Entry(tree, code, work, specialization.retried)
+        return specialization, Entry(tree, code, work, specialization.retried), compiled
 
     def _compile(self, specialization: Specialization, frame: FrameInput) -> Callable[..., Any]:
         cells = dict(zip(frame.code.co_freevars, frame.closure, strict=False))
@@ -184,7 +147,7 @@ class Converter:
             )
         self.stats.graphs += 1
         run = compiled.forward if isinstance(compiled, fx.GraphModule) else compiled
-        return _modes_kept(run) if sets_mode(specialization.graph.graph) else run
+        return modes_kept(run) if sets_mode(specialization.graph.graph) else run
 
     def broken(self, found: Break, code: CodeType, error: BaseException | None = None) -> None:
         """Records that ``code`` is left to Python. Raises ``GraphBroken`` under fullgraph, unless the program itself is about to raise."""
@@ -256,16 +219,6 @@ def _break(error: Unsupported, frame: FrameInput) -> Break:
 
 def _internal(error: Exception, frame: FrameInput) -> Break:
     return CaptureUnsupported("internal-error", f"{type(error).__name__}: {error}", _first_line(frame)).as_break()
-
-
-def _modes_kept(run: Callable[..., Any]) -> Callable[..., Any]:
-    """``run``, whose graph changes modes: an error in between leaves the caller's modes as they were."""
-
-    def run_kept(*inputs: Any) -> Any:
-        with kept():
-            return run(*inputs)
-
-    return run_kept
 
 
 def _first_line(frame: FrameInput) -> tuple[Location, ...]:

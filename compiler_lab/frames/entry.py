@@ -5,6 +5,7 @@ On a hit (``wrapper.hot_function``) guards are checked and the replacement code 
 function runs once under the hook; the callback captures its frame, or leaves it to Python and goes on to look below it. A function
 that was left to Python runs under the hook on later calls too, for the frames below it that were captured. A frame that was captured up
 to a break is an entry like any other; its replacement code goes on in ``pieces.py``, which turns the hook on for Python's part alone.
+Before a frame is captured, entries that an earlier process left are looked for (``Kept``); capture is imported when it is first needed.
 Always holds: one lock for compiling, entries checked again under it; nothing reachable only from C++ refers to the user's function;
 entries are complete before anyone sees them.
 Where PyTorch does this: ``torch/_dynamo/eval_frame.py``, ``convert_frame.py``, ``cache_size.py``.
@@ -20,21 +21,25 @@ import os
 import weakref
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from ..core.errors import LabError
+from ..core.modes import active_modes
 from ..core.options import Options
 from ..core.provenance import Location, is_library
-from .convert import Backend, Converter, Entry, Interpret, OnEvent, Stats, graph_broken
+from .entries import Entry, Stats
 from .frame import FrameInput
 from .guards import GLOBALS
 from .hook import Answer, FrameHook, GuardRoot, frame_hook
 from .ir import Break
-from .recompiles import Recompile
+from .recompiles import Recompile, Timeline
 from .signature import signature
 from .wrapper import FILE, Pair, hot_function
+
+if TYPE_CHECKING:
+    from .convert import Backend, Converter, Interpret, OnEvent
 
 GENERATORS = 0x20 | 0x80 | 0x200  # generator, coroutine, async generator
 OPTIMIZED = 0x1  # clear for modules and class bodies
@@ -50,6 +55,14 @@ def _never(locals: dict[str, Any]) -> bool:
 EMPTY: Pair = (_never, _never)
 
 
+class Kept(Protocol):
+    """Entries of earlier processes."""
+
+    def find(self, frame: FrameInput) -> Entry | None:
+        """One that holds for a call of the function, ready to run; None where there is none."""
+        ...
+
+
 def compile_function(
     fn: Callable[..., Any],
     backend: Backend,
@@ -59,20 +72,31 @@ def compile_function(
     options: Options | None = None,
     on_event: OnEvent | None = None,
     stats: Stats | None = None,
+    kept: Kept | None = None,
 ) -> CompiledFunction:
     """``fn`` compiled: a function, method, callable object or built-in. Nothing happens before the first call.
 
     ``on_event(kind, payload)``: ("captured", convert.Captured), ("break", Break), ("recompile", Recompile), ("reset", None)."""
-    converter = Converter(interpret, backend, fullgraph=fullgraph, options=options or Options(), on_event=on_event, stats=stats or Stats())
-    return CompiledFunction(fn, converter)
+    timeline, settings, counts = Timeline(on_event or (lambda kind, payload: None)), options or Options(), stats or Stats()
+
+    def converter() -> Converter:
+        from .convert import Converter
+
+        return Converter(interpret, backend, fullgraph=fullgraph, options=settings, timeline=timeline, stats=counts)
+
+    return CompiledFunction(fn, converter, timeline, settings, fullgraph, kept)
 
 
 class CompiledFunction:
     """A callable with a cache of compiled entries. ``function`` is what to hand out: it has the user's signature and binds as a method."""
 
-    def __init__(self, fn: Callable[..., Any], converter: Converter) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], make: Callable[[], Converter], timeline: Timeline, options: Options, fullgraph: bool, kept: Kept | None = None
+    ) -> None:
         self.original = fn
-        self.converter = converter
+        self.timeline, self.options, self.fullgraph, self.kept = timeline, options, fullgraph, kept
+        self._make = make
+        self._converter: Converter | None = None
         self._fn, self._self = _plain_function(fn)
         self._box: list[Pair] = [EMPTY]  # what the hot path tries: the entry used last
         self._entries: tuple[tuple[Pair, Entry], ...] = ()  # all, most recently used first
@@ -93,14 +117,22 @@ class CompiledFunction:
         return self.function(*args, **kwargs)
 
     @property
+    def converter(self) -> Converter:
+        """What captures frames: made, and imported, when it is first asked for."""
+        if self._converter is None:
+            with frame_hook().lock:
+                self._converter = self._converter or self._make()
+        return self._converter
+
+    @property
     def breaks(self) -> tuple[Break, ...]:
         """What was left to Python, here and in frames below, each place once."""
-        return tuple(self.converter.breaks)
+        return () if self._converter is None else tuple(self._converter.breaks)
 
     @property
     def recompiles(self) -> list[Recompile]:
         """The timeline, here and in frames below: one list, which grows."""
-        return self.converter.timeline.points
+        return self.timeline.points
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -113,8 +145,10 @@ class CompiledFunction:
         with hook.lock:
             self._use(())
             self._failed.clear()
-            self.converter.reset()
-            self.converter.on_event("reset", None)
+            if self._converter is not None:
+                self._converter.reset()
+            self.timeline.points.clear()
+            self.timeline.on_event("reset", None)
             self._python, self._limited, self._compiles = None, False, 0
             hook.reset(self._touched.values())
             self._touched.clear()
@@ -135,18 +169,36 @@ class CompiledFunction:
         """Not the entry used last: another one; else capture, or run in Python what is known to be left to it."""
         if (found := self._find(locals)) is not None:
             return found[0][1](*args, **kwargs)
-        options, fullgraph = self.converter.options, self.converter.fullgraph
+        options, fullgraph = self.options, self.fullgraph
         if self._limited:
             return self._fn(*args, **kwargs)
         hook = frame_hook()
         self._drop_dead(hook)
         if len(self._entries) >= options.recompile_limit or self._compiles >= ACCUMULATED * options.recompile_limit:
             self._limited = True
-            self.converter.timeline.limit(self._fn.__code__, max(len(self._entries), self._compiles), self.entries, locals)
+            self.timeline.limit(self._fn.__code__, max(len(self._entries), self._compiles), self.entries, locals)
             return self._fn(*args, **kwargs)
         if self._python is not None and not fullgraph and (len(self._failed) >= options.recompile_limit or signature(locals) in self._failed):
             return self._under_hook(hook, self._python, args, kwargs)
+        if self.kept is not None and (known := self._known(self.kept, hook, locals)) is not None:
+            return known(*args, **kwargs)
         return self._attempt(hook, locals, args, kwargs)
+
+    def _known(self, kept: Kept, hook: FrameHook, locals: dict[str, Any]) -> Callable[..., Any] | None:
+        """The replacement of an earlier process that holds for a call; it is an entry from now on."""
+        if active_modes():
+            return None
+        with hook.lock:
+            if (found := self._find(locals)) is not None:  # another thread's
+                return found[0][1]
+            fn = self._fn
+            entry = kept.find(FrameInput(fn.__code__, {k: v for k, v in locals.items() if k != GLOBALS}, fn.__globals__, fn.__builtins__, fn.__closure__ or ()))
+            if entry is None:
+                return None
+            self._compiles += 1
+            function = entry.function(fn)
+            self._use((((entry.tree.root.check, function), entry), *self._entries))
+            return function
 
     def _stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function was given other code or defaults: the hot path is made anew, in the same function object, and the call too."""
@@ -188,7 +240,9 @@ class CompiledFunction:
             with hook.lock:
                 self._python = copy
                 self._failed.add(signature(locals))
-            if self.converter.fullgraph and self.converter.last is not None:  # the program was expected to raise and did not
+            if self.fullgraph and self.converter.last is not None:  # the program was expected to raise and did not
+                from .convert import graph_broken
+
                 raise graph_broken(self.converter.last, fn.__code__)
         return result
 
@@ -199,7 +253,7 @@ class CompiledFunction:
                 return found[1]
             self._compiles += 1
             if self._entries:
-                self.converter.timeline.recompiled(self._fn.__code__, self._compiles, self.entries, frame.locals)
+                self.timeline.recompiled(self._fn.__code__, self._compiles, self.entries, frame.locals)
             if frame.code.co_flags & GENERATORS:
                 self.converter.broken(_generator(frame.code), frame.code)
                 return None
@@ -217,10 +271,10 @@ class CompiledFunction:
                 return entry
             if len(mine) >= self.converter.options.recompile_limit:
                 if any(e.graph for e in mine):  # nobody misses more entries of a frame that has no tensor work
-                    self.converter.timeline.limit(frame.code, len(mine), mine, frame.locals)
+                    self.timeline.limit(frame.code, len(mine), mine, frame.locals)
                 return None
             if mine:
-                self.converter.timeline.recompiled(frame.code, len(mine) + 1, mine, frame.locals)
+                self.timeline.recompiled(frame.code, len(mine) + 1, mine, frame.locals)
             entry = self.converter.frame(frame, hooked=True)
             if entry is not None:
                 mine.insert(0, entry)

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from ..core.artifact import Item
 from .guard_nodes import Access, Node, Relation, gained, nodes_of, overlap
-from .hook import GuardRoot
+from .hook import GuardRoot, Root
 from .shape_guards import checker
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _reading(node: Node, locals: dict[str, Any]) -> tuple[Piece, Piece]:
     return lambda root: _follow(root, start), lambda root: _follow(root, (*start, *node.access))
 
 
-def _follow(root: GuardRoot, access: Access) -> Any:
+def _follow(root: Root, access: Access) -> Any:
     manager = root.manager
     for accessor, key in access:
         manager = root.step(manager, accessor, key, "")
@@ -71,7 +71,7 @@ class _Clock:
     def __init__(self, locals: dict[str, Any], repeats: int, rounds: int) -> None:
         self.locals, self.repeats, self.rounds = locals, range(repeats), range(rounds)
 
-    def least(self, root: GuardRoot) -> float:
+    def least(self, root: Root) -> float:
         """Nanoseconds of one check: the least of the rounds, since whatever else the machine does only adds."""
         check, locals, best = root.check, self.locals, float("inf")
         for _ in self.rounds:
@@ -89,18 +89,18 @@ class _Clock:
         return round(max(self.least(roots[1]) - self.least(roots[0]), 0.0), 1)
 
 
-def _global_state(root: GuardRoot, relation: Relation) -> None:
+def _global_state(root: Root, relation: Relation) -> None:
     root.leaf(root.manager, "torch_function_mode_stack", [], text="")
     root.leaf(root.manager, "default_device", text="")
     root.leaf(_follow(root, (("globals_dict", vars(forward_ad)), ("dict_getitem", "_current_level"))), "equals_match", -1, text="")
     root.global_state("")
 
 
-def _alive(root: GuardRoot, relation: Relation) -> None:
+def _alive(root: Root, relation: Relation) -> None:
     root.leaf(_follow(root, (("globals_dict", relation.facts), ("dict_getitem", "alive"))), "true_match", text="")
 
 
-def _together(root: GuardRoot, relation: Relation) -> None:
+def _together(root: Root, relation: Relation) -> None:
     """The reading of the values is the nodes' cost; this is the comparison."""
     stand_in = object()
     managers = [_follow(root, (("globals_dict", {"value": stand_in}), ("dict_getitem", "value"))) for _ in relation.nodes]

@@ -24,7 +24,7 @@ from torch.utils import _python_dispatch
 from ..core.errors import InvalidIR, Unsupported
 from ..core.fx import describe
 from ..core.provenance import Stack, own_location
-from .hook import GuardRoot
+from .hook import Root
 from .ir import Guard
 
 # compared by C++ with ==, which for these is exact once the types agree
@@ -43,7 +43,7 @@ class Row:
     ``needs_type``: the C++ check is only safe behind a type check. Facts keep no mutable value of the frame alive."""
 
     prepare: Callable[[Guard, Any, Died], Any]
-    install: Callable[[GuardRoot, Any, Any, str, Any], None]
+    install: Callable[[Root, Any, Any, str, Any], None]
     holds: Callable[[Any, Any], bool]
     expected: Callable[[Any], str]
     got: Callable[[Any], str]
@@ -191,7 +191,7 @@ def exact(value: Any, expected: Any) -> bool:
 _PLAIN_EQUALITY = {t.__eq__ for t in SIMPLE}
 
 
-def _install_equals(root: GuardRoot, node: Any, expected: Any, text: str, value: Any) -> None:
+def _install_equals(root: Root, node: Any, expected: Any, text: str, value: Any) -> None:
     zero_or_nan = isinstance(expected, float) and (expected == 0.0 or math.isnan(expected))
     if type(expected) in SIMPLE or (type(expected) is float and not zero_or_nan):
         root.leaf(node, "equals_match", expected, text=text)
@@ -199,7 +199,7 @@ def _install_equals(root: GuardRoot, node: Any, expected: Any, text: str, value:
         root.leaf(node, "lambda", lambda value, expected=expected: exact(value, expected), text=text)
 
 
-def _install_length(root: GuardRoot, node: Any, n: int, text: str, value: Any) -> None:
+def _install_length(root: Root, node: Any, n: int, text: str, value: Any) -> None:
     if isinstance(value, dict):
         root.leaf(node, "dict_length_check", n, text=text)
     elif isinstance(value, list) and type(value).__len__ is not list.__len__:
@@ -220,7 +220,7 @@ def length_of(value: Any) -> int:
     return list.__len__(value) if isinstance(value, list) else dict.__len__(value) if isinstance(value, dict) else len(value)
 
 
-def _install_keys(root: GuardRoot, node: Any, keys: tuple[Any, ...], text: str, value: Any) -> None:
+def _install_keys(root: Root, node: Any, keys: tuple[Any, ...], text: str, value: Any) -> None:
     root.leaf(node, "dict_length_check", len(keys), text=text)
     if type(value) not in (dict, OrderedDict, defaultdict):
         root.leaf(node, "lambda", lambda value, keys=keys: exact(keys_of(value), keys), text=text)
@@ -230,7 +230,7 @@ def _install_keys(root: GuardRoot, node: Any, keys: tuple[Any, ...], text: str, 
         root.leaf(node, "lambda", lambda value, keys=keys: all(map(is_, value, keys)) or exact(tuple(value), keys), text=text)
 
 
-def _install_elements(root: GuardRoot, node: Any, elements: tuple[Any, ...], text: str, value: Any) -> None:
+def _install_elements(root: Root, node: Any, elements: tuple[Any, ...], text: str, value: Any) -> None:
     _install_length(root, node, len(elements), text, value)
     root.leaf(node, "lambda", lambda value: all(map(is_, value, elements)) or exact(tuple(value), elements), text=text)
 
@@ -246,7 +246,7 @@ def _names(guard: Guard) -> tuple[str, ...]:
     return (guard.expected,) if isinstance(guard.expected, str) else tuple(guard.expected)
 
 
-def _install_no_attr(root: GuardRoot, node: Any, names: tuple[str, ...], text: str, value: Any) -> None:
+def _install_no_attr(root: Root, node: Any, names: tuple[str, ...], text: str, value: Any) -> None:
     for name in names:
         root.leaf(node, "no_hasattr", name, text=text)
 
@@ -259,7 +259,7 @@ def _has(value: Any, name: str) -> bool:
     return True
 
 
-def _leaf(kind: str) -> Callable[[GuardRoot, Any, Any, str, Any], None]:
+def _leaf(kind: str) -> Callable[[Root, Any, Any, str, Any], None]:
     return lambda root, node, facts, text, value: root.leaf(node, kind, text=text)
 
 

@@ -1,7 +1,8 @@
 """Guards as a tree with two readings: the C++ check of the hot path, and the explanation in words.
 
 In: the guards of a captured frame and the frame. Out: ``GuardTree``: ``check(locals)`` walks C++ guard managers, ``explain(locals)``
-walks the same tree in Python and says which leaf fails first, what it expected, what came, and which line of the user assumed it.
+walks the same tree in Python and says which leaf fails first, what it expected, what came, and which line of the user assumed it. For an
+entry of an earlier process the check is a Python function (``python_guards.py``), which needs nothing of torch's own compiler.
 Always holds: both readings accept the same arguments; the tree accepts the frame it was made from; equal guards are installed once
 and common prefixes of sources are read once; the C++ side holds no function, code object, module or namespace of the user (it is
 invisible to Python's garbage collector, so a cycle through it would never be freed).
@@ -30,7 +31,7 @@ from .failure import Failure
 from .frame import FrameInput
 from .guard_nodes import Node, Relation, Sharing, extent, first_failure, gained, is_open, nodes_of, overlap, related, relation_failure
 from .guard_table import RELATIONS, TYPED, Leaf, exact, make_leaf, show
-from .hook import GuardRoot, frame_names
+from .hook import GuardRoot, Root, frame_names
 from .ir import Guard, Source
 from .shape_guards import checker, holds
 from .sources import Step, module_table, read, root_name, step_of
@@ -55,9 +56,10 @@ class GuardTree(Artifact):
 
     stage = STAGE
 
-    def __init__(self, guards: tuple[Guard, ...], frame: FrameInput, *, hooked: bool = False) -> None:
-        """``hooked``: the tree will be walked by the frame hook, which knows a frame's locals and nothing else."""
-        build = _Build(frame, hooked)
+    def __init__(self, guards: tuple[Guard, ...], frame: FrameInput, *, hooked: bool = False, root: Root | None = None) -> None:
+        """``hooked``: the tree will be walked by the frame hook, which knows a frame's locals and nothing else. ``root``: what the fast check is
+        built in, C++ by default."""
+        build = _Build(frame, hooked, root or GuardRoot())
         for guard in guards:
             build.add(guard)
         build.install()
@@ -139,8 +141,8 @@ def _tree_text(node: Node, depth: int) -> list[str]:
 class _Build:
     """Collects guards as nodes and leaves, then installs them: the leaves of a node in an order that is safe in C++ (types first)."""
 
-    def __init__(self, frame: FrameInput, hooked: bool) -> None:
-        self.frame, self.hooked, self.root = frame, hooked, GuardRoot()
+    def __init__(self, frame: FrameInput, hooked: bool, root: Root) -> None:
+        self.frame, self.hooked, self.root = frame, hooked, root
         self.names = frame_names(frame.code)
         self.top = Node("", "", lambda locals: locals, self.root.manager, None)
         self.relations: list[Relation] = []

@@ -21,7 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from ..core.errors import LabError
 
@@ -134,7 +134,7 @@ class FrameHook:
         """Whether entries on code objects that others may compile too stay invisible to them."""
         return surface().isolated
 
-    def whole(self, code: CodeType, root: GuardRoot, owner: Any) -> Answer:
+    def whole(self, code: CodeType, root: Root, owner: Any) -> Answer:
         """Run ``code`` in place of the frame, now and whenever ``root`` holds; nothing below it is shown. ``owner`` is kept alive."""
         return Answer(self._whole, _GuardedCode(code, _Manager(root.manager, (root, owner))))
 
@@ -238,6 +238,21 @@ class Region:
 def frame_hook() -> FrameHook:
     """The process's hook: made at the first compile, for torch itself has only one."""
     return FrameHook()
+
+
+class Root(Protocol):
+    """What a guard tree's fast check is built in: ``GuardRoot`` in C++, ``python_guards.PythonRoot`` as one Python function."""
+
+    manager: Any
+
+    @property
+    def check(self) -> Callable[[dict[str, Any]], bool]: ...
+    def step(self, parent: Any, kind: str, key: Any, text: str) -> Any: ...
+    def leaf(self, node: Any, kind: str, *args: Any, text: str) -> None: ...
+    def tensor(self, node: Any, value: Any, size: list[int], stride: list[int], text: str) -> None: ...
+    def same_object(self, one: Any, other: Any, text: str) -> None: ...
+    def different_objects(self, nodes: list[Any], names: list[str], text: str) -> None: ...
+    def global_state(self, text: str) -> Any: ...
 
 
 class GuardRoot:

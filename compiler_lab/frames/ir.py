@@ -192,4 +192,6 @@ class Specialization:
     stop: Stop | None = None
     retried: bool = False
     late: Callable[[], tuple[Guard, ...]] | None = None
+    trusted: tuple[tuple[Any, str, Any], ...] = ()  # (class or module of a library, name, what it was, or ABSENT): taken as fixed, without a guard
+    process: str = ""  # what of it may be another thing in another process
     notes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -173,7 +173,8 @@ def close(results: Results, recipe: Recipe, stop: Stop | None, definition: Stack
         "instructions": t.steps,
     }
     late = t.shapes.guards if t.shapes.symbolic else None
-    return Specialization(graph, guards_of(t), recipe, tuple(results.shared), results.effects, tuple(t.warned), stop, t.retried, late, notes)
+    made = (recipe, tuple(results.shared), results.effects, tuple(t.warned), stop, t.retried, late, tuple(t.trusted.values()), t.process)
+    return Specialization(graph, guards_of(t), *made, notes)
 
 
 def guards_of(t: Tracer) -> tuple[Guard, ...]:

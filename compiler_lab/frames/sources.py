@@ -18,6 +18,8 @@ from ..core.errors import InvalidIR
 from .ir import Source
 
 StepKind = Literal["local", "global", "builtin", "constant", "attr", "instance_attr", "namespace", "list_item", "tuple_item", "item", "dict_item", "type_attr"]
+ABSENT: Any = object()
+"""In place of what a class does not define."""
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 

@@ -154,6 +154,7 @@ def special(t: Tracer, real: types.FunctionType, args: Args, kwargs: Kwargs) -> 
     if module == "torch._dynamo.mutation_guard" and real.__name__ == "tag":
         return NONE  # once torch.compile was used, each new module is noted for it; a module without the note is as good
     if getattr(real, "_dynamo_marked_constant", False):  # assume_constant_result: its user says that it is the same at each call
+        t.process = f"what {real.__qualname__} gives"
         return t.fold(real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
     if module == "torch._tensor" and args and isinstance(args[0], TensorValue) and getattr(torch.Tensor, real.__name__, None) is real:
         return call_method(t, args[0], real.__name__, args[1:], kwargs)

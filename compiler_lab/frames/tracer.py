@@ -85,6 +85,8 @@ class Tracer:
         self.keys: dict[int, UserKey] | None = None  # inside a method that takes one key: it is hashed once
         self.once = False  # the graph draws random numbers, or does what cannot be seen: it cannot be tried and given up
         self.retried = False  # Python runs the frame again when the graph raises
+        self.trusted: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # what libraries define, by (id of class or module, name): no guard, see ``trust``
+        self.process = ""  # what was computed that may be another thing in another process
         self.warned: list[Recipe] = []  # what is shown before the graph runs
         self.exceptions: list[Value] = []  # what ``raise`` without argument raises again, innermost last
         if self.shapes.history.scalars or self.shapes.history.data_sizes:
@@ -156,6 +158,11 @@ class Tracer:
         if key not in self.guards:
             self.guards[key] = Guard(kind, source, expected, self.stack(), why)
 
+    def trust(self, owner: Any, name: str, real: Any) -> None:
+        """``owner``, a library's class or module, defines ``name``, or does not (``sources.ABSENT``): fixed while the process runs. Another
+        process compares (``portable``)."""
+        self.trusted[id(owner), name] = (owner, name, real)
+
     def forget(self, source: Source) -> None:
         """Takes back the guards on what is at ``source`` itself: nothing depends on it."""
         for key in [k for k in self.guards if k[1] == source]:
@@ -223,6 +230,8 @@ class Tracer:
 
     def fold(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Value:
         """Run a pure function on plain values now; what it raises, the program raises."""
+        if function is hash or any(isinstance(a, (set, frozenset)) for a in args):
+            self.process = "a hash, or the order of a set"
         try:
             result = function(*args, **(kwargs or {}))
         except (CaptureUnsupported, Raised):

@@ -19,6 +19,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from .toolchain import SOURCE, Ran, Toolchain, compile_command, cpu_features, fi
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
+    from ..codegen.ir import CallCode
 
 DEFAULTS = Options()
 
@@ -94,20 +96,41 @@ def _failure(kernels: Kernels, toolchain: Toolchain, folder: str, ran: Ran) -> C
     return CodegenFailed(f"{name} rejected the generated source", where=own_location(line.stack) if line else None, why=why, hint=hint)
 
 
+@dataclass(frozen=True)
+class Loadable:
+    """What a program is loaded from: the wrapper in Python and, if there is one, what that in C is bound to; the exported functions; operators and
+    constants by the names that the wrappers have for them."""
+
+    stage: str
+    wrapper: str
+    functions: tuple[str, ...]
+    ops: dict[str, Any]
+    constants: dict[str, Any]
+    calls: CallCode | None
+
+    @staticmethod
+    def of(kernels: Kernels) -> Loadable:
+        program = kernels.schedule.program
+        ops = {str(n.target): n.target for n in program.nodes if isinstance(n, ExternNode)}
+        return Loadable(kernels.stage, kernels.wrapper, tuple(k.name for k in kernels.kernels), ops, dict(program.constants), kernels.calls)
+
+    def load(self, path: Path | None) -> tuple[Callable[..., tuple[Any, ...]], str]:
+        """The callable, and the language its calls are made in. Raises ``CodegenFailed`` for a library that cannot be loaded."""
+        why = ""
+        if path is not None and self.calls is not None:
+            with _loading(path):
+                call = attach(self.stage, self.calls, self.constants, path, self.ops)
+            _warn_of_two_runtimes()
+            if not isinstance(call, str):
+                return call, "C"
+            why = call
+        functions = _load(self.functions, path) if path else {}
+        make = make_of(self.wrapper, f"{self.stage} wrapper")
+        return make(functions, self.ops, self.constants, torch), f"Python ({why})" if why else "Python"
+
+
 def _assemble(kernels: Kernels, path: Path | None, toolchain: Toolchain | None) -> Program:
-    program = kernels.schedule.program
-    ops = {str(n.target): n.target for n in program.nodes if isinstance(n, ExternNode)}
-    why = ""
-    if path is not None and kernels.calls is not None:
-        with _loading(path):
-            call = attach(kernels, path, ops)
-        _warn_of_two_runtimes()
-        if not isinstance(call, str):
-            return Program(kernels, path, toolchain, call, "C")
-        why = call
-    functions = _load(kernels, path) if path else {}
-    make = make_of(kernels.wrapper, f"{kernels.stage} wrapper")
-    return Program(kernels, path, toolchain, make(functions, ops, dict(program.constants), torch), f"Python ({why})" if why else "Python")
+    return Program(kernels, path, toolchain, *Loadable.of(kernels).load(path))
 
 
 @contextlib.contextmanager
@@ -118,11 +141,11 @@ def _loading(path: Path) -> Generator[None]:
         raise CodegenFailed("the built library could not be loaded", why=str(error), hint=f"it is {path}; clearing the cache rebuilds it") from error
 
 
-def _load(kernels: Kernels, path: Path) -> dict[str, Callable[[Any], int]]:
+def _load(names: Sequence[str], path: Path) -> dict[str, Callable[[Any], int]]:
     """The kernels, bound. torch is loaded already, so the library's OpenMP is torch's."""
     with _loading(path):
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-        functions = {k.name: getattr(library, k.name) for k in kernels.kernels}
+        functions = {name: getattr(library, name) for name in names}
     for function in functions.values():
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
     _warn_of_two_runtimes()

@@ -27,7 +27,7 @@ import torch
 from .cache import key_of
 
 if TYPE_CHECKING:
-    from ..codegen.artifact import Kernels
+    from ..codegen.ir import CallCode
 
 FUNCTIONS = (
     "aoti_torch_create_tensor_from_blob", "aoti_torch_delete_tensor_object", "aoti_torch_get_data_ptr", "aoti_torch_get_strides",
@@ -36,10 +36,10 @@ FUNCTIONS = (
 """What ``struct Torch`` of ``call.h`` holds after the function that gives a tensor's address."""
 
 
-def attach(kernels: Kernels, path: Path, ops: Mapping[str, Any]) -> Callable[..., tuple[Any, ...]] | str:
-    """The callable of ``kernels.calls``, which was compiled into ``path``, or why there is none. Raises ``OSError`` and ``AttributeError``."""
-    calls, program = kernels.calls, kernels.schedule.program
-    assert calls is not None
+def attach(stage: str, calls: CallCode, tensors: Mapping[str, Any], path: Path, ops: Mapping[str, Any]) -> Callable[..., tuple[Any, ...]] | str:
+    """The callable of ``calls``, which was compiled into ``path``, or why there is none. ``tensors``: the constants.
+
+    Raises ``OSError`` and ``AttributeError``."""
     private: Any = torch._C
     try:
         data, empty = private._dynamo.guards._torchinductor_pyobject_tensor_data_ptr, private._dynamo.guards._empty_strided_cpu
@@ -52,8 +52,8 @@ def attach(kernels: Kernels, path: Path, ops: Mapping[str, Any]) -> Callable[...
     addresses = [int(data), *base, *(_address(name) for name in calls.symbols)]
     make = ctypes.PyDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL).lab_attach
     make.argtypes, make.restype = [ctypes.py_object, ctypes.c_void_p], ctypes.py_object
-    constants = tuple(program.constants[name] for name in calls.constants)
-    python = functools.partial(_parts, kernels.stage, calls.python, ops)
+    constants = tuple(tensors[name] for name in calls.constants)
+    python = functools.partial(_parts, stage, calls.python, ops)
     given = (torch.Tensor, torch.nn.Parameter, empty, steal, python, constants, calls.layouts)
     call: Callable[..., tuple[Any, ...]] | None = make(given, (ctypes.c_void_p * len(addresses))(*addresses))
     if call is None:

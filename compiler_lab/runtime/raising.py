@@ -11,7 +11,7 @@ PyTorch's counterpart: none; what was written before the error is lost under AOT
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -22,12 +22,22 @@ ON_DATA = (RuntimeError, IndexError, ValueError)
 """What operators of aten raise."""
 
 
-def in_order(forward: GraphArtifact, compiled: Callable[..., Any], captured: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled``; where it raises, ``captured`` runs in its place. Only for programs that may raise."""
+Raising = Literal["never", "raises", "raises and draws"]
+
+
+def raising(forward: GraphArtifact) -> Raising:
+    """Whether ``forward`` may raise on its data, and then whether it draws random numbers."""
     nodes = forward.graph.nodes
     if not any(may_raise(n) for n in nodes):
+        return "never"
+    return "raises and draws" if any(is_random(n) for n in nodes) else "raises"
+
+
+def in_order(kind: Raising, compiled: Callable[..., Any], captured: Callable[..., Any]) -> Callable[..., Any]:
+    """``compiled``; where it raises, ``captured`` runs in its place. Only for programs that may raise."""
+    if kind == "never":
         return compiled
-    draws = any(is_random(n) for n in nodes)
+    draws = kind == "raises and draws"
 
     def call(*primals: Any) -> Any:
         state = torch.get_rng_state() if draws else None

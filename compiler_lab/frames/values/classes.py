@@ -155,6 +155,8 @@ class ModuleValue(Value):
             t.guard("no_attr", self.source or Source("constant", self.real), name)
             raise Raised(t.exception(AttributeError, f"module '{self.real.__name__}' has no attribute '{name}'")) from None
         fixed = library and isinstance(real, (type, types.FunctionType, types.ModuleType, *C_METHODS))
+        if fixed:
+            t.trust(self.real, name, real)
         return t.wrap(real, None if fixed else source)
 
     def set(self, t: Tracer, name: str, value: Value) -> None:

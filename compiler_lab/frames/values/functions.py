@@ -9,6 +9,7 @@ PyTorch's counterpart: ``torch/_dynamo/variables/functions.py``.
 from __future__ import annotations
 
 import builtins
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,9 @@ class Scope:
         if name in self.names and name not in self.removed:
             real = self.names[name]
             fixed = self.library and isinstance(real, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType))
+            if fixed:
+                module = sys.modules.get(str(self.names.get("__name__")))
+                self.t.trust(module if module is not None and module.__dict__ is self.names else self.names, name, real)
             return self.t.wrap(real, None if fixed else self._source(name))
         if name in self.builtins:
             if not self.library:

@@ -19,6 +19,7 @@ import torch
 
 from ...core.provenance import is_library
 from ..ir import Source
+from ..sources import ABSENT
 from .base import Raised, Value
 
 if TYPE_CHECKING:
@@ -64,9 +65,13 @@ def lookup(t: Tracer, cls: type[Any], name: str) -> tuple[type[Any], Any] | None
     What a user's class itself has is guarded where it is read (``attribute_source``)."""
     for base in cls.__mro__:
         if name in base.__dict__:
+            if is_library_module(base.__module__):
+                t.trust(base, name, base.__dict__[name])
             return base, base.__dict__[name]
         if not is_library_module(base.__module__):
             t.guard("absent", Source("constant", base), name, why="another class was looked at in its place")
+        else:
+            t.trust(base, name, ABSENT)
     return None
 
 

@@ -189,6 +189,7 @@ class CachedFunction(Value):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if not getattr(self.real.__wrapped__, "_dynamo_marked_constant", False):  # by ``torch.compiler.assume_constant_result``
             raise t.refuse("unknown-callable", f"{self.describe()}, which remembers earlier calls")
+        t.process = f"what {self.describe()} gives"
         return t.fold(self.real, [t.constant(a) for a in args], {k: t.constant(v) for k, v in kwargs.items()})
 
     def get(self, t: Tracer, name: str) -> Value:
