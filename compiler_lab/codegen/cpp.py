@@ -1,8 +1,9 @@
 """``generate``: a schedule becomes one C++ translation unit, kernels and the function that calls them, and the same calls in Python.
 
 In: a ``Schedule``. Out: ``Kernels``. Each ``LoopGroup`` is one function ``int k0(void* const* args)``: pointers once, then loops after the
-group's shape; it returns 0 or an error code of ``ir.ERRORS``. Extern groups are calls in the wrapper. Where sizes are symbolic, those the kernel
-needs follow the pointers, each as a number, loops run to them, and whether threads are worth starting is asked in each call.
+group's shape, or a call of the function that has the same loops (``cpp_same.py``); it returns 0 or an error code of ``ir.ERRORS``. Extern
+groups are calls in the wrapper. Where sizes are symbolic, those the kernel needs follow the pointers, each as a number, loops run to them, and
+whether threads are worth starting is asked in each call.
 Always holds: no torch header; every statement on a line of its own, with the nodes it comes from; no wild read whatever an index holds.
 PyTorch's counterpart: ``CppScheduling`` and ``KernelGroup`` in ``torch/_inductor/codegen/cpp.py``. Left out: devices other than CPU,
 vector code for loops whose last variable is short.
@@ -34,6 +35,7 @@ from .cpp_ops import compute_type
 from .cpp_pieces import Mapped, by_conditions, by_divisions, merged
 from .cpp_reduce import HELPERS, numel, proper
 from .cpp_rows import on_heap, rows
+from .cpp_same import Known
 from .cpp_serial import apart, serial, translate
 from .cpp_tiles import tiled_sweep, transposed
 from .emit import Emitter
@@ -75,13 +77,16 @@ def generate(schedule: Schedule, options: Options = DEFAULTS) -> Kernels:
             raise Unsupported(f"{spec.name} is on {spec.device}", reason="codegen.device", why="kernels are C++ for the CPU")
     names = identifiers(buffers)
     body, decisions, spans = Emitter(), list[Decision](), list[tuple[LoopGroup, tuple[str, ...], int, int]]()
+    known = Known(frozenset(names.values()))
     log = Conditions(schedule.conditions, exact=True) if schedule.program.sizes else None
     with recorded_by(log):
         for group in schedule.groups:
             if isinstance(group, LoopGroup):
-                first = len(body.lines) + 2
-                args, made = _kernel(body, schedule, group, names, f"{stage}/{group.name}")
+                first, where = len(body.lines) + 2, f"{stage}/{group.name}"
+                args, made = _kernel(own := Emitter(), schedule, group, names, where)
                 decisions += made
+                if (other := known.add(body, own, group.name)) is not None:
+                    decisions.append(Decision("reuse", (where,), other, "same_loops"))
                 spans.append((group, args, first, len(body.lines)))
     source = Emitter()
     _prelude(source, stage, len(spans), body.text())
