@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import compiler_lab
+from compiler_lab.codegen.artifact import Kernels
 
 
 def stages(layers: int, width: int) -> tuple[dict[str, float], int, int]:
@@ -30,6 +31,7 @@ def stages(layers: int, width: int) -> tuple[dict[str, float], int, int]:
     for step in trace.steps:
         seconds[step.name] = seconds.get(step.name, 0.0) + step.seconds
         if step.name == "generate":
+            assert isinstance(step.after, Kernels)
             kernels += len(step.after.kernels)
             reused += sum(d.kind == "reuse" for d in step.after.decisions)
     return seconds, kernels, kernels - reused
