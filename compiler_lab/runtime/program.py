@@ -21,6 +21,7 @@ from .toolchain import Toolchain
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
     from .assembly import AssemblyLine
+    from .vectorized import LoopReport
 
 
 class Program(Artifact):
@@ -62,6 +63,10 @@ class Program(Artifact):
         """Disassembled on first use; empty without kernels. Raises ``CodegenFailed`` where neither objdump nor the compiler can tell."""
         return self._assembly
 
+    def loops(self) -> LoopReport:
+        """Which innermost loops were vectorised, and why not the others; the compiler is asked on first use. Raises ``CodegenFailed``."""
+        return self._loops
+
     def check(self) -> None:
         names = [k.name for k in self.kernels.kernels]
         if len(set(names)) != len(names):
@@ -70,6 +75,12 @@ class Program(Artifact):
             raise InvalidIR(f"{self.stage}: the library of {names[0]} is gone", hint="build the program again")
         if not callable(self.call):
             raise InvalidIR(f"{self.stage}: the wrapper's make() gave no callable")
+
+    @functools.cached_property
+    def _loops(self) -> LoopReport:
+        from .vectorized import vectorised
+
+        return vectorised(self)
 
     @functools.cached_property
     def _assembly(self) -> tuple[AssemblyLine, ...]:
