@@ -1,4 +1,4 @@
-"""The command line: ``compiler-lab demo``, ``doctor``, ``show``.
+"""The command line: ``compiler-lab demo``, ``doctor``, ``show``, ``cache``.
 
 Each command is a thin front on a function of the package; errors of the project end with their own text and exit status 1.
 """
@@ -79,6 +79,32 @@ def show(
     if format not in forms:
         raise LabError(f"unknown format {format!r}", hint=f"one of: {', '.join(forms)}")
     print(forms[format]())
+
+
+cache = typer.Typer(no_args_is_help=True, help="What is kept on disk: built kernels and captured functions.")
+app.add_typer(cache, name="cache")
+CacheFolder = Annotated[str, typer.Option(help="the folder that the option cache_dir names; the user's cache folder by default")]
+
+
+@cache.command("info")
+def cache_info(cache_dir: CacheFolder = "") -> None:
+    """Where it is, and how much is in it."""
+    from .runtime.cache import open_cache
+
+    found = open_cache(cache_dir).info()
+    print(f"{found.root}{'' if found.writable else ' (cannot be written)'}")
+    print(f"{found.entries} captured functions, {found.libraries} libraries of kernels, {found.nbytes / 2**20:.1f} MiB")
+
+
+@cache.command("clear")
+def cache_clear(cache_dir: CacheFolder = "") -> None:
+    """Remove all of it. What runs now goes on."""
+    from .runtime.cache import open_cache
+
+    found = open_cache(cache_dir)
+    count = found.info()
+    found.clear()
+    print(f"removed {count.entries} captured functions and {count.libraries} libraries of kernels from {count.root}")
 
 
 labs = typer.Typer(no_args_is_help=True, help="Labs from solutions.")

@@ -98,8 +98,9 @@ class KeptEntries:
 
             frame, graph = portable.pack(captured.specialization, captured.frame, captured.after, captured.compiled), pack(made)
             kept = self._cache().keep(self._key(captured.frame), marshal.dumps({"frame": frame, "graph": graph}))
-        except NotPlain as error:
-            self.counts.refused[str(error)] = self.counts.refused.get(str(error), 0) + 1
+        except Exception as error:  # noqa: BLE001 - the call that was compiled goes on; what went wrong is counted under its own words
+            why = str(error) if isinstance(error, NotPlain) else f"{type(error).__name__}: {error}"
+            self.counts.refused[why] = self.counts.refused.get(why, 0) + 1
             return
         self.counts.kept += kept
 

@@ -51,3 +51,20 @@ def test_errors_are_one_text(tmp_path: Path) -> None:
     ):
         done = cli(*args)
         assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_the_cache_is_told_and_cleared(tmp_path: Path) -> None:
+    from compiler_lab.runtime.cache import open_cache
+
+    cache = open_cache(str(tmp_path))
+    cache.keep("ab" * 32, b"entry")
+    cache.publish("ab" * 32, b"library", "source")
+    folder = ("--cache-dir", str(tmp_path))
+    for command, says in (
+        ("info", "1 captured functions, 1 libraries"),
+        ("clear", "removed 1 captured functions and 1 libraries"),
+        ("info", "0 captured functions"),
+    ):
+        done = cli("cache", command, *folder)
+        assert done.returncode == 0 and says in done.stdout, done.stdout + done.stderr
+    assert cache.find("ab" * 32) is None and not list(cache.entries("ab" * 32))

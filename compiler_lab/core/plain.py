@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .provenance import is_library
 
@@ -78,6 +79,10 @@ def _parts(value: Any) -> tuple[Any, ...]:
     return tuple(map(encode, value))
 
 
+def _pairs(value: dict[Any, Any]) -> tuple[Any, ...]:
+    return tuple((encode(k), encode(x)) for k, x in value.items())
+
+
 def _decoded(data: Any) -> list[Any]:
     return [decode(d) for d in data]
 
@@ -115,10 +120,12 @@ def _tensor_from(data: Any) -> torch.Tensor:
 ROWS: dict[type[Any], tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     tuple: (_parts, lambda d: tuple(_decoded(d))),
     list: (_parts, _decoded),
+    immutable_list: (_parts, _decoded),  # in arguments that come from a graph
+    immutable_dict: (lambda v: _pairs(v), lambda d: {decode(k): decode(x) for k, x in d}),
     torch.Size: (tuple, torch.Size),
     set: (lambda v: _parts(sorted(v, key=repr)), lambda d: set(_decoded(d))),
     frozenset: (lambda v: _parts(sorted(v, key=repr)), lambda d: frozenset(_decoded(d))),
-    dict: (lambda v: tuple((encode(k), encode(x)) for k, x in v.items()), lambda d: {decode(k): decode(x) for k, x in d}),
+    dict: (lambda v: _pairs(v), lambda d: {decode(k): decode(x) for k, x in d}),
     slice: (lambda v: _parts((v.start, v.stop, v.step)), lambda d: slice(*_decoded(d))),
     range: (lambda v: (v.start, v.stop, v.step), lambda d: range(*d)),
     torch.dtype: (str, lambda d: getattr(torch, d.partition(".")[2])),

@@ -21,14 +21,15 @@ from ..core.modes import modes_kept, sets_mode
 from ..core.plain import NotPlain, class_print, code_print, decode, encode, print_of
 from .entries import Entry
 from .frame import FrameInput
-from .guard_table import TensorFacts
+from .guard_table import LEAVES, TensorFacts
 from .guards import GLOBALS, GuardTree
 from .hook import surface
 from .ir import Guard, Number, SizeRelation, Source, Specialization
 from .python_guards import PythonRoot
 from .sources import ABSENT, resolve
 
-UNWRITTEN = ("disjoint", "aliased", "not_aliased", "absent", "shape")  # relations: their facts are sources, names and texts
+WRITTEN = frozenset({*LEAVES, "aliased", "not_aliased", "absent", "disjoint", "shape"})
+"""Kinds of guards whose facts are sources, names, texts and plain values; another kind is not kept."""
 CALLED = ("compiled",)
 
 
@@ -63,6 +64,8 @@ def pack(specialization: Specialization, frame: FrameInput, code: types.CodeType
     if specialization.process:
         raise NotPlain("process", specialization.process)
     guards = [g for g in specialization.guards if g.kind != "global_state"]
+    if other := next((g.kind for g in guards if g.kind not in WRITTEN), ""):
+        raise NotPlain("guard", other)
     write = _Writer(guards, frame)
     roots = {id(s.key): s.key for g in guards for s in _sources(g) if s.kind == "constant"}
     return {

@@ -10,7 +10,7 @@ Left out: what is not of these kernels alone (operators of the user's, which are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,17 +139,18 @@ def _load(data: dict[str, Any], options: Options) -> Callable[..., Any] | None:
 
 
 def _spec(spec: JointSpec) -> Any:
-    fields = {**vars(spec)}
-    fields["outputs"] = tuple({**vars(o), "constant": encode(o.constant)} for o in spec.outputs)
-    fields["views"] = tuple((encode(v.op), v.source, encode(v.args), encode(dict(v.kwargs)), v.grad_enabled) for v in spec.views)
-    return tuple(fields.items())
+    rows = {"outputs": tuple(map(_fields, spec.outputs)), "views": tuple(map(_fields, spec.views))}
+    return encode({**_fields(spec), **rows})
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def _read_spec(data: Any) -> JointSpec:
-    fields = dict(data)
-    fields["outputs"] = tuple(OutputSpec(**{**o, "constant": decode(o["constant"])}) for o in fields["outputs"])
-    fields["views"] = tuple(ViewStep(decode(op), source, decode(args), decode(kwargs), grad) for op, source, args, kwargs, grad in fields["views"])
-    return JointSpec(**fields)
+    read: dict[str, Any] = decode(data)
+    read.update(outputs=tuple(OutputSpec(**o) for o in read["outputs"]), views=tuple(ViewStep(**v) for v in read["views"]))
+    return JointSpec(**read)
 
 
 def _graph(module: fx.GraphModule) -> Any:
