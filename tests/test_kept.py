@@ -51,6 +51,7 @@ PROGRAMS: dict[str, str] = {
     "tensor constant": "def f(x): return x + torch.tensor([1.0, 2.0, 3.0])\ndef make(): return f, (torch.randn(3),), {}",
     "made object": "class Pair:\n    def __init__(self, a): self.a = a\ndef f(x): return Pair(x + 1).a * 2\ndef make(): return f, (torch.randn(3),), {}",
     "modes": "def f(x):\n    with torch.no_grad(): y = x * 2\n    return y + x\ndef make(): return f, (torch.randn(3, requires_grad=True),), {}",
+    "random": "def f(x): return F.dropout(x, 0.5) * 2 + torch.zeros_like(x)\ndef make(): return f, (torch.zeros(64),), {}",
     "no kernels": "def f(a, b): return a @ b\ndef make(): return f, (torch.randn(3, 4), torch.randn(4, 2)), {}",
 }
 
@@ -62,6 +63,12 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     compiler_lab.reset()
     yield tmp_path
     sys.modules.pop("kept_program", None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests that begin with what others may have kept."""
+    return tmp_path_factory.mktemp("kept")
 
 
 def run_text(text: str) -> types.ModuleType:
@@ -140,13 +147,13 @@ CHANGES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_has_changed_is_compiled_anew(what: str, kept: Path) -> None:
+def test_what_has_changed_is_compiled_anew(what: str, kept: Path, folder: Path) -> None:
     name, old, new = CHANGES[what]
     text = PROGRAMS[name]
     assert text.count(old) >= 1
-    call(text, kept)
-    assert call(text.replace(old, new), kept)["found"] == 0
-    assert call(text, kept)["found"] == 1, "and the other one is still there"
+    call(text, folder)
+    assert call(text.replace(old, new), folder)["found"] == 0
+    assert call(text, folder)["found"] == 1, "and the other one is still there"
 
 
 SURROUNDINGS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], Any]]] = {
@@ -161,13 +168,13 @@ SURROUNDINGS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], Any]]] = {
 
 
 @pytest.mark.parametrize("what", SURROUNDINGS)
-def test_in_other_surroundings_it_is_compiled_anew(what: str, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_other_surroundings_it_is_compiled_anew(what: str, kept: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, change = SURROUNDINGS[what]
-    call(PROGRAMS[name], kept)
+    call(PROGRAMS[name], folder)
     threads = torch.get_num_threads()
     try:
         change(monkeypatch)
-        assert call(PROGRAMS[name], kept)["found"] == 0
+        assert call(PROGRAMS[name], folder)["found"] == 0
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_grad_enabled(True)
