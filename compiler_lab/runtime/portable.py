@@ -122,7 +122,10 @@ def _made_by(toolchain: Toolchain | None) -> Any:
 
 def _load(data: dict[str, Any], options: Options) -> Callable[..., Any] | None:
     ops = {str(op): op for op in decode(data["ops"])}
-    calls = CallCode("", (), *decode(data["calls"]), ()) if data["calls"] is not None else None
+    calls = None
+    if data["calls"] is not None:
+        symbols, constants, layouts, python, boxed = decode(data["calls"])
+        calls = CallCode("", (), symbols, constants, layouts, python, boxed, ())
     parts = Loadable(data["stage"], data["wrapper"], data["functions"], ops, decode(data["constants"]), calls)
     path: Path | None = None
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..core.artifact import Artifact, Item
 from ..core.errors import CodegenFailed, InvalidIR
-from .toolchain import SOURCE, compile_command, header, run_compiler, write_sources
+from .toolchain import SOURCE, compile_command, run_compiler, write_sources
 
 if TYPE_CHECKING:
     from ..codegen.artifact import Kernels
@@ -79,7 +79,7 @@ def vectorised(program: Program) -> LoopReport:
     if toolchain is None or not loops:
         return LoopReport(program, ())
     with tempfile.TemporaryDirectory(prefix="compiler_lab_loops_") as folder:
-        write_sources(folder, program.kernels.source, header())
+        write_sources(folder, program.kernels.unit)
         ran = run_compiler(compile_command(toolchain, folder, *FLAGS[toolchain.kind], output="kernels.so"), folder)
     if ran.code != 0:
         raise CodegenFailed("the compiler gave no remarks on its loops", why=ran.reason(toolchain.path))
