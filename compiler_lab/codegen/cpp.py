@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..core.artifact import Decision
-from ..core.errors import Unsupported
+from ..core.errors import InvalidIR, Unsupported
 from ..core.options import Options
 from ..lowering import ops
 from ..lowering.index import Index, Var
@@ -62,6 +62,12 @@ template <class T> struct Scratch {  // memory of one call
 DIVISION = {
     "floordiv": "static inline int64_t floordiv(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0",
     "mod": "static inline int64_t mod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }  // b > 0",
+}
+
+REALS = {
+    "real": "static inline double real(int64_t a) { return (double)a; }",
+    "power": "static inline double power(double a, double b) { return __builtin_pow(a, b); }",
+    "root": "static inline double root(double a) { return __builtin_sqrt(a); }",
 }
 
 RESERVED = re.compile(r"[a-z]\d*|[a-z]+\d+_at|(lanes|total|parts|best)\d+|at|lane|base|end|strip|count|args")
@@ -135,7 +141,7 @@ def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
     e.line(f"// {stage}: {count} kernel{'' if count == 1 else 's'}")
     for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"'):
         e.line(f"#include {include}")
-    helpers = {**DIVISION, **HELPERS, **cpp_tiles.HELPERS, **cpp_serial.HELPERS, "Scratch": SCRATCH}
+    helpers = {**DIVISION, **REALS, **HELPERS, **cpp_tiles.HELPERS, **cpp_serial.HELPERS, "Scratch": SCRATCH}
     called = body + (helpers["load_tile"] if "load_tile(" in body else "")
     for name, text in helpers.items():
         if re.search(rf"\b{name}\b", called):
@@ -171,7 +177,10 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
         elif numel(group.outer) or group.serial:
             _pointers(e, group, reads, writes, schedule.program.buffers, names, ids)
             for i, name in enumerate(sizes_of(group), len(reads) + len(writes)):
-                e.line(f"const int64_t {name} = (int64_t)args[{i}];", k.parents)
+                if any(v.name == name for v in (*group.outer, *group.inner)):
+                    raise InvalidIR(f"{where} has a loop variable and a size of one name, {name}")
+                real = name.startswith("f")
+                e.line(f"double {name}; __builtin_memcpy(&{name}, &args[{i}], 8);" if real else f"const int64_t {name} = (int64_t)args[{i}];", k.parents)
             _with_flags(k)
         e.line("return 0;")
     if (worth := worth_threads(group)) is not None:
@@ -242,8 +251,8 @@ def arguments(group: LoopGroup) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def sizes_of(group: LoopGroup) -> tuple[str, ...]:
-    """Names of the symbolic sizes that the kernel needs."""
-    return tuple(sorted((s.name for s in symbols_in(group.outer, group.inner, group.nodes)), key=lambda name: int(name[1:])))
+    """Names of the symbolic sizes, and of the floats of the call, that the kernel needs."""
+    return tuple(sorted((s.name for s in symbols_in(group.outer, group.inner, group.nodes)), key=lambda name: (name[0], int(name[1:]))))
 
 
 def _weight(group: LoopGroup) -> tuple[int, int]:

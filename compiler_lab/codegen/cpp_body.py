@@ -22,6 +22,7 @@ from ..core.provenance import Stack, stack_of
 from ..lowering import ops
 from ..lowering.index import Div, Index, Mod, Var, may_be_negative
 from ..lowering.ir import LoopNode
+from ..lowering.reals import Real
 from ..lowering.sizes import Size, plain, same
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
@@ -311,6 +312,8 @@ class NodeCode:
 
     def constant(self, n: fx.Node) -> Value:
         number, dtype = n.args
+        if isinstance(number, Real):
+            return self.once(("real", number), "double", number.text(), frozenset(), n)
         return Value(literal(number, dtype))  # type: ignore[arg-type]
 
     def to_dtype(self, n: fx.Node) -> Value:

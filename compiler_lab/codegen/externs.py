@@ -18,6 +18,7 @@ from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
 from ..lowering.program import reads
+from ..lowering.reals import Real
 from ..lowering.sizes import Size
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import OUT_VARIANTS, ExternGroup
@@ -73,7 +74,7 @@ class Externs:
         if isinstance(arg, (tuple, list)):
             inner = ", ".join(self.argument(a, node) for a in arg)
             return f"[{inner}]" if isinstance(arg, list) else f"({inner}{',' if len(arg) == 1 else ''})"
-        if arg is None or isinstance(arg, (bool, int, float, str, complex, Size)):
+        if arg is None or isinstance(arg, (bool, int, float, str, complex, Size, Real)):
             return literal(arg)
         if isinstance(arg, torch.device):
             return f'torch.device("{arg}")'
@@ -155,6 +156,6 @@ class Externs:
         return "\n".join(lines) + "\n"
 
 
-def literal(value: float | str | complex | Size | None) -> str:
+def literal(value: float | str | complex | Size | Real | None) -> str:
     """A plain value as Python text."""
     return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)

@@ -72,6 +72,10 @@ class _Wrapper(Externs):
         e.line('"""Calls the kernels and aten operators of one graph, in order."""')
         e.line()
         e.line("from ctypes import addressof, c_void_p")
+        if self.symbols:
+            e.line("from math import sqrt")
+        if any(name.startswith("f") for name in self.symbols):
+            e.line("from struct import pack, unpack")
         calls = [c for c in self.prepared if c]
         flatten = any(c.startswith("flatten") for _, c in calls)
         for text in (FAIL, IN_LAYOUT, *([FLATTEN] if flatten else [])):
@@ -121,13 +125,14 @@ class _Wrapper(Externs):
                 offset = slot.offset // view.dtype.itemsize + view.offset
                 e.line(f"{name} = as_strided(arena.view({view.dtype}), {view.size}, {view.stride}, {offset})" + (f"  # {origin}" if name != origin else ""))
             for k in self.kernels.values():
-                addresses = ", ".join([*map(self._address, k.args), *k.sizes])
+                sizes = (f'unpack("q", pack("d", {n}))[0]' if n.startswith("f") else n for n in k.sizes)
+                addresses = ", ".join([*map(self._address, k.args), *sizes])
                 e.line(f"{k.name}_args = (c_void_p * {len(k.args) + len(k.sizes)})({addresses})")
             e.line(f"return {', '.join(self._members())}")
         e.line()
         e.line("free = []")
         if self.symbols:
-            e.line("floordiv, mod = (lambda a, b: a // b), (lambda a, b: a % b)  # what the text of a size may call")
+            e.line("floordiv, mod, real, power, root = (lambda a, b: a // b), (lambda a, b: a % b), float, pow, sqrt  # what the text of a size may call")
         e.line()
 
     def _members(self) -> list[str]:

@@ -20,6 +20,7 @@ from ..core.provenance import Stack
 from . import ops
 from .index import Index, Var
 from .ir import TensorView
+from .reals import Real
 from .sizes import Size
 
 Number = int | float | bool
@@ -102,6 +103,8 @@ class Body:
     def constant(self, value: Number, dtype: torch.dtype) -> Value:
         if isinstance(value, Size):
             return self.index_value(Index.of(value)).to(dtype)  # type: ignore[arg-type]
+        if isinstance(value, Real):
+            return self.emit(ops.constant, (value, torch.float64), torch.float64).to(dtype)
         plain = float(value) if dtype.is_floating_point else bool(value) if dtype == torch.bool else _integer(int(value), dtype)
         return self.emit(ops.constant, (plain, dtype), dtype)
 

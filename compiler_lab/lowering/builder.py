@@ -161,7 +161,7 @@ class Builder:
         """At each point of ``view.size``: ``build`` of it and of the points before it along ``dim``, taken together."""
         kept = [d for d in range(len(view.size)) if d != dim]
         outer, out_point = _variables("i", view.size, kept, [spec.stride[d] for d in kept], {})
-        steps, at = _variables("s", view.size, [dim], None, {})
+        steps, at = _variables("q", view.size, [dim], None, {})
         points = dict(zip(kept, out_point, strict=True)) | {dim: at[0]}
         point = tuple(points[d] for d in range(len(view.size)))
         body = Body(self.parents, self.stack)
@@ -189,7 +189,7 @@ class Builder:
         assert isinstance(first, LoopNode)
         ordered = [d for d in range(len(size)) if d not in apart]
         outer, apart_point = _variables("j", size, apart, None, {})
-        steps, ordered_point = _variables("s", size, ordered, None, {})
+        steps, ordered_point = _variables("q", size, ordered, None, {})
         points = dict(zip(apart, apart_point, strict=True)) | dict(zip(ordered, ordered_point, strict=True))
         point = tuple(points[d] for d in range(len(size)))
         body = Body(self.parents, self.stack)

@@ -30,6 +30,7 @@ from .builder import Builder, Decline, broadcast, known_size, whole
 from .index import Index
 from .ir import BufferSpec, Output, TensorView
 from .program import LoopProgram
+from .reals import TARGETS, Real, argument, real
 from .rows_activation import ACTIVATIONS
 from .rows_create import CREATE
 from .rows_extern import EXTERNS
@@ -129,7 +130,7 @@ class _Lowering:
         self.graph, self.stage, self.reader, self.log, self.free, self.layouts = graph, stage, reader, log, free, layouts
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[BufferSpec] = []
-        self.numbers: dict[int, int] = {}  # position of an argument that is a number -> its size
+        self.numbers: dict[int, Any] = {}  # position of an argument that is a number -> its size, or a real
         self.constants: dict[str, Tensor] = {}
         self.attributes: dict[str, str] = {}  # path of an attribute -> the buffer that holds it
         self.outputs: list[Output] = []
@@ -170,6 +171,10 @@ class _Lowering:
         val: Any = node.meta["val"]
         if self.log and isinstance(val, (int, Size)):
             number: Any = val
+            self.numbers[len(self.inputs) + len(self.numbers)] = self.values[node] = number
+            return
+        if self.log and isinstance(val, torch.SymFloat):
+            number = node.meta["val"] = argument(f"f{len(self.numbers)}")
             self.numbers[len(self.inputs) + len(self.numbers)] = self.values[node] = number
             return
         if not is_tensor(val) or val.layout != torch.strided:
@@ -225,8 +230,13 @@ class _Lowering:
         if isinstance(val := node.meta.get("val"), (int, Size)) and target_name(node).startswith(SIZES_ONLY):
             self.values[node] = val
             return
+        if isinstance(val, torch.SymFloat) and (function := TARGETS.get(target)) is not None:
+            self.values[node] = real(function, *fx.map_arg(node.args, lambda n: self.values[n]))
+            return
         if isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise Unsupported(f"{node.name} is {val}, a number that is not an integer", reason="dynamic shapes", where=own_location(stack_of(node)))
+            raise Unsupported(
+                f"{node.name} is {val}, which is neither an integer nor arithmetic of some", reason="dynamic shapes", where=own_location(stack_of(node))
+            )
         if not isinstance(target, torch._ops.OpOverload):
             raise Unsupported(f"{node.name} calls {target_name(node)}, which is not an aten operator", reason="not aten", where=own_location(stack_of(node)))
         if target._schema.is_mutable or str(target) in HIDDEN_MUTATION:
@@ -318,7 +328,7 @@ def pointwise(b: Builder, row: Pointwise, args: Sequence[Any], kwargs: dict[str,
     tensors = [v for v in operands if isinstance(v, TensorView)]
     if not tensors:
         raise Decline("where of numbers")
-    numbers: list[Any] = [v for v in operands if isinstance(v, (bool, int, float, Size))]
+    numbers: list[Any] = [v for v in operands if isinstance(v, (bool, int, float, Size, Real))]
     common = torch.bool if row.rule == "bool" else tensors[0].dtype if row.rule == "self" else result_type([*tensors, *numbers])
     common = floating(common) if row.rule == "float" else common
     compute = opmath(common)

@@ -76,7 +76,7 @@ def loop_head(node: LoopNode) -> str:
 
 
 def serial_head(node: SerialNode) -> str:
-    """``buf3: f32[4, 8] = cumsum for i0 in 4, in order s0 in 8``."""
+    """``buf3: f32[4, 8] = cumsum for i0 in 4, in order q0 in 8``."""
     ranges = [f"{v.name} in {v.size}" for v in node.outer]
     steps = [f"{v.name} in {v.size}" for v in node.steps]
     loops = (" for " + ", ".join(ranges) if ranges else "") + (", in order " + ", ".join(steps) if steps else "")
@@ -112,7 +112,7 @@ def node_text(node: Node, buffers: Mapping[str, BufferSpec]) -> str:
     return "\n".join([loop_head(node) + ":", *(f"  {text}" for _, text in statements(node.body))])
 
 
-def size_lines(sizes: Sequence[SizeSource], conditions: Sequence[Condition], inputs: Sequence[BufferSpec], numbers: Mapping[int, int]) -> list[str]:
+def size_lines(sizes: Sequence[SizeSource], conditions: Sequence[Condition], inputs: Sequence[BufferSpec], numbers: Mapping[int, Any]) -> list[str]:
     """Where each symbol comes from, and what must hold of them; nothing where all sizes are numbers."""
     names = [s.name for s in inputs]
     for position in sorted(numbers):

@@ -42,7 +42,7 @@ class LoopProgram(Artifact):
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     decisions: tuple[Decision, ...] = ()
-    numbers: Mapping[int, int] = field(default_factory=dict[int, int])
+    numbers: Mapping[int, Any] = field(default_factory=dict[int, Any])
     sizes: tuple[SizeSource, ...] = ()
     conditions: tuple[Condition, ...] = ()
 

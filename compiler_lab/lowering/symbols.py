@@ -22,7 +22,8 @@ from torch import Tensor
 from ..core.errors import Mismatch, Unsupported
 from ..core.fx import copied
 from .index import Div, Index, Var
-from .sizes import INT64, Condition, Size, Symbol, symbol, symbols_of, value_at
+from .reals import Real
+from .sizes import INT64, Condition, Size, Symbol, at_most, same, symbol, symbols_of, value_at
 
 Kind = Literal["number", "size", "stride"]
 STATIC = "compile with dynamic=False"
@@ -81,7 +82,7 @@ def is_symbolic(graph: fx.Graph) -> bool:
 def _depends(value: Any) -> bool:
     if isinstance(value, Tensor):
         return any(type(n) is torch.SymInt for n in (*value.shape, *value.stride(), value.storage_offset()))
-    return isinstance(value, torch.SymInt)
+    return isinstance(value, (torch.SymInt, torch.SymFloat))
 
 
 class Reader:
@@ -164,7 +165,7 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
 @dataclass(frozen=True)
 class SizeSource:
     """Where a call shows a symbol: argument ``position`` is the number, or a tensor with the number as size or stride of ``dim``; the symbol is
-    ``(number - shift) / scale``."""
+    ``(number - shift) / scale``, these being over symbols of sources before this one."""
 
     symbol: Symbol
     position: int
@@ -177,50 +178,72 @@ class SizeSource:
         arg = args[self.position]
         return arg if self.kind == "number" else arg.shape[self.dim] if self.kind == "size" else arg.stride(self.dim)
 
-    def read(self, args: Sequence[Any]) -> int:
-        return (self.number(args) - self.shift) // self.scale
+    def read(self, args: Sequence[Any], values: Mapping[str, int]) -> int:
+        """Raises Mismatch where the argument is not of that form."""
+        number = self.number(args)
+        if type(number) is float:
+            return number  # type: ignore[return-value]
+        rest, scale = number - value_at(self.shift, values), value_at(self.scale, values)
+        if rest % scale:
+            raise Mismatch(f"{self.symbol.name}: {number} is not {self.shift} more than a multiple of {self.scale}")
+        return rest // scale
 
     def text(self, name: str) -> str:
         """As Python, given the argument's name."""
         number = {"number": name, "size": f"{name}.size({self.dim})", "stride": f"{name}.stride({self.dim})"}[self.kind]
-        number = f"({number} - {self.shift})" if self.shift else number
-        return f"{number} // {self.scale}" if self.scale != 1 else number
+        number = number if same(self.shift, 0) else f"({number} - {self.shift})"
+        return number if same(self.scale, 1) else f"{number} // {self.scale}"
 
 
 def sources(values: Sequence[Any], wanted: frozenset[Symbol]) -> tuple[SizeSource, ...]:
-    """For each symbol wanted the first argument that shows it, plain rather than scaled. Raises Unsupported for one that none shows."""
-    shown: dict[Symbol, SizeSource] = {}
+    """For each symbol wanted an argument that shows it, as it is rather than in a sum; sources that others are told from stand before them.
+    Raises Unsupported for a symbol that none shows."""
     places: list[tuple[Any, int, Any, int]] = []
     for position, val in enumerate(values):
         places += [(n, position, "size", d) for d, n in enumerate(val.shape)] if is_tensor(val) else [(val, position, "number", 0)]
     places += [(n, position, "stride", d) for position, val in enumerate(values) if is_tensor(val) for d, n in enumerate(val.stride())]
-    for number, position, kind, dim in places:
-        if (line := _line(number)) is not None:
-            found = SizeSource(line[0], position, kind, dim, *line[1:])
-            if line[0] not in shown or (shown[line[0]].scale, shown[line[0]].shift) != (1, 0) == line[1:]:
-                shown[line[0]] = found
+    shown: dict[Symbol, SizeSource] = {}
+    for plain_only in (True, False, False, False):
+        for number, position, kind, dim in places:
+            line = _line(number, shown)
+            if line is not None and (not plain_only or (same(line[1], 1) and same(line[2], 0))):
+                shown[line[0]] = SizeSource(line[0], position, kind, dim, *line[1:])
     if missing := sorted(s.name for s in wanted - shown.keys()):
         raise Unsupported(f"no input shows the size {missing[0]} by itself", reason="dynamic shapes", hint=STATIC)
-    return tuple(sorted((shown[s] for s in wanted), key=lambda s: int(s.symbol.name[1:])))
+    needed = wanted | symbols_in([(shown[s].scale, shown[s].shift) for s in wanted])
+    needed |= symbols_in([(shown[s].scale, shown[s].shift) for s in needed])
+    return tuple(source for s, source in shown.items() if s in needed)
 
 
-def _line(number: Any) -> tuple[Symbol, int, int] | None:
-    """(symbol, scale, shift) of a size that is a multiple of one symbol and a constant."""
+def _line(number: Any, shown: Mapping[Symbol, SizeSource]) -> tuple[Symbol, int, int] | None:
+    """(symbol, scale, shift) where ``number`` is ``scale * symbol + shift`` for one symbol that is not shown yet, the others being."""
+    if isinstance(number, Real) and number.function == "argument":
+        return number.args[0], 1, 0
     if not isinstance(number, Size):
         return None
-    terms = dict(number.terms)
-    shift = terms.pop((), 0)
-    (product, scale), *more = terms.items()
-    return (product[0], scale, shift) if not more and len(product) == 1 and isinstance(product[0], Symbol) else None
+    unknown = [s for s in symbols_of(number) if s not in shown]
+    if len(unknown) != 1:
+        return None
+    scale: Any = 0
+    shift: Any = 0
+    for product, c in number.terms:
+        times = product.count(unknown[0])
+        if times > 1 or any(not isinstance(a, Symbol) and unknown[0] in a.symbols() for a in product):
+            return None
+        rest = math.prod((_size(a) for a in product if a != unknown[0]), start=c)
+        scale, shift = (scale + rest, shift) if times else (scale, shift + rest)
+    return (unknown[0], scale, shift) if at_most(1, scale) else None
+
+
+def _size(atom: Any) -> Any:
+    return Size((((atom,), 1),))
 
 
 def numbers_of(size_sources: Sequence[SizeSource], conditions: Sequence[Condition], args: Sequence[Any], stage: str) -> dict[str, int]:
     """The symbols' values in a call. Raises Mismatch where the program was not made for them."""
-    values = {s.symbol.name: s.read(args) for s in size_sources}
+    values: dict[str, int] = {}
     for source in size_sources:
-        n = values[source.symbol.name]
-        if (source.number(args) - source.shift) % source.scale:
-            raise Mismatch(f"{stage}: {source.number(args)} is not {source.shift} more than a multiple of {source.scale}")
+        n = values[source.symbol.name] = source.read(args, values)
         if not source.symbol.low <= n <= source.symbol.high:
             raise Mismatch(f"{stage}: {source.symbol.name} is {n}, outside {source.symbol.low} to {source.symbol.high}")
     for condition in conditions:
@@ -235,6 +258,8 @@ def at(value: Any, numbers: Mapping[str, int]) -> Any:
         return value_at(value, numbers)
     if isinstance(value, Index):
         return _index_at(value, numbers)
+    if isinstance(value, Real):
+        return value.at(numbers)
     if isinstance(value, fx.Graph):
         new = copied(value)
         for node in new.nodes:
@@ -268,7 +293,9 @@ def symbols_in(*values: Any) -> frozenset[Symbol]:
     found: set[Symbol] = set()
 
     def visit(value: Any) -> None:
-        if isinstance(value, Size):
+        if isinstance(value, Symbol):
+            found.add(value)
+        elif isinstance(value, Size):
             found.update(symbols_of(value))
         elif isinstance(value, (tuple, list, frozenset)):
             for v in value:
