@@ -41,11 +41,20 @@ from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.ir import TensorView
 from .lowering.lower import lower
+<<<<<<< HEAD
 from .observe.trace import Step
 from .runtime import portable
 from .runtime.build import build_many
 from .runtime.raising import raising
+=======
+from .observe.trace import Step, Trace
+from .runtime.autograd import bind
+from .runtime.build import build, build_many
+from .runtime.program import Program
+from .runtime.raising import in_order
+>>>>>>> 12cc041 (Programs that hold under conditions: checked in the call, made again for other sizes)
 from .runtime.trial import calls_custom, on_trial, watched
+from .runtime.variants import by_condition
 from .scheduling.artifact import Schedule
 from .scheduling.fusion import schedule
 
@@ -83,10 +92,13 @@ EAGER_JOINT_STEPS = tuple(p for p in JOINT_STEPS if p.name in ("functionalize", 
 ATEN_JOINT_STEPS = tuple(replace(p, run=lambda g, o: decompose(g, o.decompositions)) if p.name == "decompose" else p for p in JOINT_STEPS)
 
 
-def loop_steps(free: Collection[int] = (), layouts: Mapping[str, Sequence[int]] = MappingProxyType({})) -> tuple[Pass, ...]:
-    """``free``: outputs that may lie as they come; ``layouts``: how inputs lie that were free in the forward."""
+def loop_steps(
+    free: Collection[int] = (), layouts: Mapping[str, Sequence[int]] = MappingProxyType({}), hints: Mapping[str, int] | None = None
+) -> tuple[Pass, ...]:
+    """``free``: outputs that may lie as they come; ``layouts``: how inputs lie that were free in the forward; ``hints``: sizes at hand other than
+    those of the capture."""
     return (
-        Pass("lower", lambda g, o: lower(g, free=free, layouts=layouts)),
+        Pass("lower", lambda g, o: lower(g, hints, free=free, layouts=layouts)),
         # Lowering never inlines; which buffers never reach memory is decided here, and written down.
         Pass("schedule", lambda p, o: schedule(p, o)),
     )
@@ -183,10 +195,27 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     size = sum(len(k.source) for k in kernels.values())
     for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
         run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
+<<<<<<< HEAD
     backward = programs.get("backward")
     if not any(calls_custom(half.graph) for half in (part.forward, part.backward) if half is not None):
         run.made = portable.Compiled(part.spec, len(part.saved), programs["forward"], backward, part.tangents, raising(part.forward), graph.module)
     return bound(graph, part, programs["forward"].call, backward.call if backward is not None else None, run)
+=======
+    halves = {"forward": part.forward, "backward": part.backward}
+    calls = {name: by_condition(program, *other_sizes(halves[name], name, run), run.options.recompile_limit) for name, program in programs.items()}
+    return bound(graph, part, calls["forward"], calls.get("backward"), run)
+
+
+def other_sizes(half: Any, part: str, run: Runner) -> tuple[Callable[[dict[str, int]], Program], Compiled]:
+    """How ``half`` is made into a program for other sizes than those at hand now, and the callable that needs no program."""
+
+    def again(hints: dict[str, int]) -> Program:
+        with unseen(), below_modes():
+            kernels = to_kernels(half, run, part, loop_steps(hints=hints))
+            return run.step("build", kernels, lambda: build(kernels, run.options), part)
+
+    return again, boxed(half.module) if part == "backward" else half.module.forward
+>>>>>>> 12cc041 (Programs that hold under conditions: checked in the call, made again for other sizes)
 
 
 def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:

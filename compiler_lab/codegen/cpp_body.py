@@ -260,7 +260,7 @@ class NodeCode:
             self.add(f"{ZERO_DIVISION} |= {values[1].text} == 0;", variables, n, ZERO_DIVISION)
         texts = [f"({v.text})" if v.text.startswith("-") else v.text for v in values]
         text = None
-        if op == "pow" and operands[1].target is ops.constant:
+        if op == "pow" and operands[1].target is ops.constant and not isinstance(operands[1].args[0], Real):
             text = power(texts[0], float(operands[1].args[0]), dtype)  # type: ignore[arg-type]
         return self.define(text or expression(op, dtype, n.meta["dtype"], texts), variables, n, n.meta["dtype"])
 

@@ -42,7 +42,7 @@ from .rows_scan import SCANS
 from .rows_view import VIEWS
 from .sizes import Condition, Conditions, Size, recorded_by, same
 from .symbols import Reader, is_symbolic, is_tensor, sources, symbols_in
-from .types import LOOP_DTYPES, floating, opmath, result_type, round_number
+from .types import LOOP_DTYPES, REDUCED, floating, opmath, result_type, round_number
 
 REASONS = {
     "view": "strides and an offset over a buffer that is there already",
@@ -68,6 +68,7 @@ REASONS = {
     "fractional range": "a range of integers with a fractional step",
     "check": "nobody reads the result: the call is made for the error that it raises on some values",
     "other result": "the row's result would differ from aten's in size or dtype",
+    "other sizes": "the conditions of what was made before did not hold in a call, so it is made again for the sizes of that call",
     "size": "the answer depends on the sizes of the call: what was made is right wherever this holds",
 }
 """Why a call was lowered as it was."""
@@ -113,6 +114,9 @@ def lower(
     own = GraphArtifact(fx.GraphModule(graph.module, copied(graph.graph)), graph.stage)  # whose values the reader replaces
     lowering = _Lowering(own, stage, Reader(hints or {}), log)
     log.told = lowering.size_decided
+    if hints is not None:
+        at_hand = ", ".join(f"{name} = {n}" for name, n in hints.items())
+        lowering.decisions.append(Decision("size", (stage,), at_hand, "other sizes"))
     with recorded_by(log):
         return lowering.program()
 
@@ -332,6 +336,8 @@ def pointwise(b: Builder, row: Pointwise, args: Sequence[Any], kwargs: dict[str,
     common = torch.bool if row.rule == "bool" else tensors[0].dtype if row.rule == "self" else result_type([*tensors, *numbers])
     common = floating(common) if row.rule == "float" else common
     compute = opmath(common)
+    if common in REDUCED and any(isinstance(v, Real) for v in numbers):
+        raise Decline("dtype")  # aten rounds the number to the tensor's dtype first
 
     def build(body: Body, point: tuple[Index, ...]) -> Value:
         def operand(value: Any, raw: bool) -> Any:
