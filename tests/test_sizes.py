@@ -6,6 +6,7 @@ import operator
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+import compiler_lab
 from compiler_lab.codegen.artifact import Kernels
 from compiler_lab.codegen.cpp import generate
 from compiler_lab.core.errors import InvalidIR, Mismatch, Unsupported
@@ -25,7 +27,7 @@ from compiler_lab.core.fx import GraphArtifact
 from compiler_lab.lowering.index import Index, Var
 from compiler_lab.lowering.lower import lower
 from compiler_lab.lowering.sizes import Conditions, Size, at_most, common_block, hint, plain, range_of, recorded_by, same, symbol, value_at
-from compiler_lab.lowering.symbols import Reader
+from compiler_lab.lowering.symbols import Reader, SizedTensor, sources, symbols_in
 from compiler_lab.runtime.build import build
 from compiler_lab.scheduling.fusion import schedule
 
@@ -308,9 +310,46 @@ def test_sizes_that_depend_on_data_are_refused(fn: Callable[..., Any]) -> None:
     assert caught.value.reason == "dynamic shapes"
 
 
+def test_addresses_past_two_to_the_31(tmp_path: Path) -> None:
+    """A view that reaches over 3 * 2^30 elements of a sparse file: few of its pages are ever there."""
+    step = 2**30 + 7
+    line = torch.from_file(str(tmp_path / "sparse"), shared=True, size=3 * step + 64, dtype=torch.uint8)
+    view = line.as_strided((4, 8), (step, 1))
+    view.copy_(torch.arange(32, dtype=torch.uint8).reshape(4, 8))
+    steps: list[Any] = []
+    compiled = compiler_lab.compile(lambda x: (x + 1, x.sum(1), x[1:].flip(0).max(0).values), observe=steps.append)
+    for found, expected in zip(compiled(view), (view + 1, view.sum(1), view[1:].flip(0).max(0).values), strict=True):
+        assert torch.equal(found, expected)
+    source = next(s.after.source for s in steps if s.name == "generate")
+    assert str(step) in source and "int32_t x" not in source
+
+
 def test_numbers_of_a_static_graph_stay_ints() -> None:
     fn, make = PROGRAMS["softmax and sums"]
     program = lower(traced(fn, make(8, 6)))
     static = program.at({"s0": 4, "s1": 6})
     assert not static.sizes and all(type(n) is int for s in static.buffers.values() for n in (*s.size, *s.stride))
     assert any(isinstance(n, Size) for s in program.buffers.values() for n in s.size)
+
+
+def test_a_float_that_depends_on_sizes_is_pythons() -> None:
+    def scaled(x: Tensor) -> Tensor:
+        return x * (x.shape[1] / 3) + 1 / x.shape[0] - x.shape[1] ** 0.5
+
+    program = build(compiled(scaled, (torch.randn(8, 6, dtype=torch.float64),)))
+    for n, m in SIZES:
+        x = torch.randn(n, m, dtype=torch.float64)
+        assert torch.equal(program(x)[0], scaled(x))
+
+
+def test_a_size_that_inputs_show_in_a_sum_is_told_from_the_others() -> None:
+    a, b = symbol("s0", 3), symbol("s1", 4)
+    found = sources([SizedTensor((a, a + 2 * b + 1), (1, 1), 0, torch.float32, torch.device("cpu"), torch.strided)], symbols_in([b]))
+    values: dict[str, int] = {}
+    for source in found:
+        values[source.symbol.name] = source.read([torch.empty(5, 20)], values)
+    assert values == {"s0": 5, "s1": 7} and found[1].text("x") == "(x.size(1) - (s0 + 1)) // 2"
+    with pytest.raises(Mismatch, match="multiple of 2"):
+        found[1].read([torch.empty(5, 21)], values)
+    with pytest.raises(Unsupported, match="no input shows the size s0"):
+        sources([], symbols_in([a]))
