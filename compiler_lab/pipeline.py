@@ -30,7 +30,6 @@ from .core.fx import GraphArtifact, boxed, fork
 from .core.modes import below_modes
 from .core.options import Options
 from .core.recompiled import handed_back
-from .core.sizes import DYNAMIC
 from .frames.attempts import interpret, interpret_piece
 from .frames.capture import Capture
 from .frames.concrete import by_size, is_symbolic, refused
@@ -41,18 +40,11 @@ from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.ir import TensorView
 from .lowering.lower import lower
-<<<<<<< HEAD
 from .observe.trace import Step
 from .runtime import portable
-from .runtime.build import build_many
-from .runtime.raising import raising
-=======
-from .observe.trace import Step, Trace
-from .runtime.autograd import bind
 from .runtime.build import build, build_many
 from .runtime.program import Program
-from .runtime.raising import in_order
->>>>>>> 12cc041 (Programs that hold under conditions: checked in the call, made again for other sizes)
+from .runtime.raising import raising
 from .runtime.trial import calls_custom, on_trial, watched
 from .runtime.variants import by_condition
 from .scheduling.artifact import Schedule
@@ -178,8 +170,6 @@ def bound(graph: CapturedGraph, part: Partition, forward: Compiled, backward: Co
 
 def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
     """All of it: forward and backward are C++ kernels, both built at once."""
-    if is_symbolic(graph.module):
-        raise Unsupported("symbolic sizes", reason=DYNAMIC, why="lowering knows numbers only")
     part = to_partition(graph, args, run, JOINT_STEPS)
     outputs = len(part.forward.outputs)
     saved = range(outputs - len(part.saved), outputs)
@@ -195,12 +185,9 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     size = sum(len(k.source) for k in kernels.values())
     for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
         run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
-<<<<<<< HEAD
     backward = programs.get("backward")
-    if not any(calls_custom(half.graph) for half in (part.forward, part.backward) if half is not None):
+    if not is_symbolic(graph.module) and not any(calls_custom(half.graph) for half in (part.forward, part.backward) if half is not None):
         run.made = portable.Compiled(part.spec, len(part.saved), programs["forward"], backward, part.tangents, raising(part.forward), graph.module)
-    return bound(graph, part, programs["forward"].call, backward.call if backward is not None else None, run)
-=======
     halves = {"forward": part.forward, "backward": part.backward}
     calls = {name: by_condition(program, *other_sizes(halves[name], name, run), run.options.recompile_limit) for name, program in programs.items()}
     return bound(graph, part, calls["forward"], calls.get("backward"), run)
@@ -215,7 +202,6 @@ def other_sizes(half: Any, part: str, run: Runner) -> tuple[Callable[[dict[str, 
             return run.step("build", kernels, lambda: build(kernels, run.options), part)
 
     return again, boxed(half.module) if part == "backward" else half.module.forward
->>>>>>> 12cc041 (Programs that hold under conditions: checked in the call, made again for other sizes)
 
 
 def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) -> Callable[[CapturedGraph, list[Tensor], Runner], Compiled]:

@@ -87,7 +87,7 @@ def compile(
     mode, options: see ``core.options``.
     dynamic: None, sizes are compiled as they come, and a size or int that differs at a later call is symbolic from then on; True, all sizes
     and int arguments are symbolic from the first call; False, never. 0 and 1 are always compiled by themselves. Where a stage does not model
-    symbolic sizes (those of "lab" from lowering on do not yet), a symbolic graph is compiled once for each set of sizes that it meets.
+    a symbolic size, the graph is compiled once for each set of sizes that it meets.
     fullgraph: what cannot be captured whole raises ``GraphBroken`` instead of being left to Python.
     observe: called with a ``Step`` after each step, for example ``Trace().append``.
     Raises ``UnknownOption`` for a backend, mode or option that does not exist.

@@ -256,26 +256,53 @@ def test_the_explanation_names_the_line() -> None:
     assert entry.tree.explain({"x": torch.randn(1, 4)}) is not None and not entry.tree.check({"x": torch.randn(1, 4)})
 
 
-@pytest.mark.parametrize("backend", ["lab"])
-def test_backends_that_know_numbers_only(backend: str) -> None:
+def test_lab_compiles_symbols_once() -> None:
     def fn(x: Tensor, w: Tensor, k: int) -> Any:
         y = (x @ w).softmax(-1)
         return y * x.shape[0] + k, x.shape[0], k * 2, y.sum() / x.numel()
 
-    w = torch.randn(4, 4, requires_grad=True)
-    compiled = compiler_lab.compile(fn, backend=backend, fullgraph=True, options={"recompile_limit": 4})
-    for n, k in [(3, 2), (5, 3), (6, 9), (5, 4), (3, 2), (6, 9)]:
-        x = torch.randn(n, 4, requires_grad=True)
+    w, steps = torch.randn(4, 4, requires_grad=True, dtype=torch.float64), list[Any]()
+    compiled = compiler_lab.compile(fn, backend="lab", fullgraph=True, observe=steps.append)
+    for n, k in [(3, 2), (5, 3), (6, 9), (5, 4), (3, 2), (6, 9), (70, 50), (33, 2)]:
+        x = torch.randn(n, 4, requires_grad=True, dtype=torch.float64)
         got, want = compiled(x, w, k), fn(x, w, k)
         same(got[1:3], want[1:3])
         torch.testing.assert_close((got[0], got[3]), (want[0], want[3]))
         gradients = torch.autograd.grad(got[0].square().sum() + got[3], (x, w))
         torch.testing.assert_close(gradients, torch.autograd.grad(want[0].square().sum() + want[3], (x, w)), rtol=1e-4, atol=1e-4)
     assert len(compiled._compiled_function.entries) == 2
+    assert [s.part for s in steps if s.name == "build"] == ["forward", "backward"] * 2
+
+
+def test_what_a_stage_does_not_model_is_compiled_by_size() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return x * math.floor(x.shape[0] * 0.3) + 1
+
+    steps: list[Any] = []
+    compiled = compiler_lab.compile(fn, backend="lab", dynamic=True, observe=steps.append, options={"recompile_limit": 2})
     with pytest.warns(UserWarning, match="the limit"):
-        for n in range(10, 16):
+        for n in (10, 14, 15, 22):
             x = torch.randn(n, 4)
-            torch.testing.assert_close(compiled(x, w, 7)[0], fn(x, w, 7)[0])
+            same(compiled(x), fn(x))
+    assert len(compiled._compiled_function.entries) == 1 and sum(s.name == "build" for s in steps) == 2
+
+
+def test_conditions_of_the_sizes_at_hand_are_checked_in_the_call() -> None:
+    """One capture; the backward is made again where its condition does not hold, as often as the limit says."""
+
+    def fn(x: Tensor) -> Tensor:
+        return x[:, :16].sum(1) + x.mean(1)
+
+    steps: list[Any] = []
+    compiled = compiler_lab.compile(fn, backend="lab", dynamic=True, observe=steps.append)
+    for n, m in [(8, 20), (5, 40), (6, 16), (3, 17), (2, 16), (4, 90)]:
+        x = torch.randn(n, m, requires_grad=True)
+        got, want = compiled(x), fn(x)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(torch.autograd.grad(got.sum(), x), torch.autograd.grad(want.sum(), x))
+    assert [s.part for s in steps if s.name == "build"] == ["forward", "backward", "backward"]
+    again = [d for s in steps if s.name == "lower" for d in s.after.decisions if d.reason == "other sizes"]
+    assert [d.outcome for d in again] == ["s0 = 6, s1 = 16"]
 
 
 def test_strides_and_kinds_of_inputs() -> None:
