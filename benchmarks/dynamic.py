@@ -9,6 +9,7 @@ size), both timed in turns in one run, and their ratio; then the seconds that ea
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -68,6 +69,8 @@ def first_call(compiled: Callable[..., Any], args: Args) -> float:
 
 def sizes() -> None:
     ratios: list[float] = []
+    for dynamic in (False, True):  # what the first compile of a process loads is nobody's
+        compiler_lab.compile(lambda x: x + 1, dynamic=dynamic)(torch.randn(3, 5))
     print(f"{'program':16}{'size':>12}{'numbers us':>12}{'symbols us':>12}{'ratio':>8}")
     seconds: dict[str, tuple[float, float]] = {}
     for name, (fn, make) in PROGRAMS.items():
@@ -86,7 +89,7 @@ def sizes() -> None:
         print(f"{name:16}{each:12.2f}{once:12.2f}")
     worth = geometric_mean(once / each for each, once in seconds.values())
     print(f"\ncalls with symbols take {geometric_mean(ratios):.2f} times as long (from {min(ratios):.2f} to {max(ratios):.2f}); a compile {worth:.2f} times.")
-    print("advice: leave dynamic=None, which compiles numbers first; from the second size on one compile for all is the cheaper one.")
+    print(f"advice: compile for symbols what meets {math.floor(worth) + 1} sizes or more, and for numbers what meets fewer, or one all day.")
 
 
 # ---- 32-bit loop variables ----

@@ -21,7 +21,7 @@ def contiguous_stride(size: Sequence[int]) -> tuple[int, ...]:
     step: Any = 1
     for n in reversed(size):
         strides.append(step)
-        step = step * max(n, 1) if type(n) is int else step * torch.sym_max(n, 1)
+        step = step * torch.sym_max(n, 1) if type(n) is torch.SymInt else step * max(n, 1)
     return tuple(reversed(strides))
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from ..core.philox import KEPT_BITS, STREAM
-from ..core.strides import contiguous_stride
 from . import ops
 from .body import Body, Number, Value, apply
 from .builder import Builder
 from .index import Index
 from .ir import TensorView
+from .symbols import row_major
 
 KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {"rand": (ops.rand, ops.rand64), "randn": (ops.randn, ops.randn64)}
 
@@ -27,7 +27,7 @@ def drawn(b: Builder, op: Callable[..., Any], seed: TensorView, number: int, fin
     size = tuple(b.val.shape)
 
     def build(body: Body, point: tuple[Index, ...]) -> Value:
-        position = body.index_value(Index.affine(point, contiguous_stride(size))) + number * STREAM
+        position = body.index_value(Index.affine(point, row_major(size))) + number * STREAM
         return finish(apply(op, body.load(seed, [Index()] * len(seed.size)), position, *limits))
 
     return b.loop(b.like(b.val), build)
