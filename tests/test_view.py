@@ -35,7 +35,7 @@ CATALOGUES: dict[str, tuple[tuple[str, ...], Any]] = {
     "decompose": (("decompose",), decompose.REASONS),
     "schema": (("schema",), honesty.REASONS),
     "partition": (("save", "ban", "policy", "budget"), bans.REASONS),
-    "lowering": (("lower",), lower.REASONS),
+    "lowering": (("lower", "size"), lower.REASONS),
     "scheduling": (("fuse", "recompute", "drop", "keep", "reuse"), scheduling.REASONS),
     "codegen": (("parallel", "cut", "wrapper", "call"), codegen.REASONS),
 }
