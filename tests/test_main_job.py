@@ -22,8 +22,6 @@ from compiler_lab.scheduling.ir import ExternGroup, LoopGroup
 LIBRARY = {
     "aten.mm.default",
     "aten.addmm.default",
-    "aten.embedding.default",
-    "aten.embedding_dense_backward.default",
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
 }
@@ -117,7 +115,7 @@ class TestGPT:
 
     def test_nothing_runs_outside_the_kernels_and_the_library_calls(self) -> None:
         model, data = tiny_gpt()
-        step = compiler_lab.compile(model, fullgraph=True)
+        step = compiler_lab.compile(model, fullgraph=True, options={"wrapper": "python"})  # whose calls a dispatch mode sees
         batch = next(data)
         step(*batch).backward()
         with ops_seen() as forward:

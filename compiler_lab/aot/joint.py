@@ -149,7 +149,8 @@ class _Joint:
         based: tuple[Group, ...],
     ) -> None:
         self.module, self.stage, self.grad_enabled, self.groups, self.based = module, stage, grad_enabled, groups, based
-        self.samples, self.symbolic = samples, any(map(depends, samples))
+        self.symbolic = any(map(depends, samples))
+        self.alone = [lone(i, s) if isinstance(s, Tensor) else None for i, s in enumerate(samples)]  # and no sample, which would live on
         self.tracer = Tracer(_fake_mode(samples))
         self.decisions: list[Decision] = []
         self.current: fx.Node = next(iter(module.graph.nodes))
@@ -235,7 +236,8 @@ class _Joint:
         groups = [g for g in self.groups if not g.refused]
         inside = {i for g in groups for i in g.members}
         known = {g.members[0] for g in self.based if len(g.members) == 1}
-        return (*groups, *(lone(i, self.samples[i]) for i in sorted((suspects | known) - inside)))
+        alone = (self.alone[i] for i in sorted((suspects | known) - inside))
+        return (*groups, *(g for g in alone if g is not None))
 
     def attempt(self, values: Sequence[Any]) -> JointGraph | tuple[Group, ...]:
         """The trace, or the groups to trace again with: the program writes to other inputs than was thought."""

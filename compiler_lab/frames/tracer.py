@@ -230,7 +230,7 @@ class Tracer:
 
     def fold(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Value:
         """Run a pure function on plain values now; what it raises, the program raises."""
-        if function is hash or any(isinstance(a, (set, frozenset)) for a in args):
+        if function is hash or any(issubclass(type(a), (set, frozenset)) for a in args):
             self.process = "a hash, or the order of a set"
         try:
             result = function(*args, **(kwargs or {}))
