@@ -305,3 +305,10 @@ def test_the_arena_is_freed_with_the_program() -> None:
     assert memory_events(lambda: programs[0](x, x)) == [arena, result, -result], "between calls it keeps its arena"
     assert memory_events(lambda: programs[0](x, x)) == [result, -result]
     assert memory_events(programs.clear) == [-arena]
+
+
+def test_a_call_through_python_of_buffers_without_elements() -> None:
+    """All of the arena's buffers are empty, so that there is no arena to take them from."""
+    a = torch.eye(3).expand(0, 3, 3)
+    f = lambda a: torch.linalg.cholesky_ex(a * 2 + 1)[0]
+    torch.testing.assert_close(compiler_lab.compile(f)(a), f(a))

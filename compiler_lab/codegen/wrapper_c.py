@@ -311,12 +311,13 @@ class _Writer:
         b.line(f"return c.python({', '.join([str(len(self.parts)), *arguments])}).give();")
 
     def _python(self) -> str:
-        """Part 0 gives the arena's buffers as tensors; the others are calls."""
-        lines = ["def views(arena):"]
+        """Part 0 gives the arena's buffers as tensors; the others are calls. Where all of them are empty there is no arena."""
+        lines = ["def views(arena=None):"]
         for buffer in self.views:
             spec, offset = self.slots[buffer].buffer, self.slots[buffer].offset
             place = f"{spec.size}, {spec.stride}, {offset // spec.dtype.itemsize}"
-            lines.append(f"    {self.names[buffer]} = arena.view({spec.dtype}).as_strided({place})")
+            empty = f"torch.empty_strided({spec.size}, {spec.stride}, dtype={spec.dtype})"
+            lines.append(f"    {self.names[buffer]} = {f'arena.view({spec.dtype}).as_strided({place})' if spec.numel else empty}")
         lines.append(f"    return ({', '.join(self.names[b] for b in self.views)}{',' if len(self.views) == 1 else ''})")
         return self.externs.module([lines, *self.parts])
 

@@ -19,6 +19,7 @@ def contiguous_stride(size: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides, as aten computes them: a dimension of size 0 counts as 1."""
     strides: list[int] = []
     step: Any = 1
+    n: Any
     for n in reversed(size):
         strides.append(step)
         step = step * torch.sym_max(n, 1) if type(n) is torch.SymInt else step * max(n, 1)
