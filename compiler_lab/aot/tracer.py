@@ -219,6 +219,9 @@ class Tracer(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         if func in UNMODELLED:
             raise self.unsupported(f"{func} changes what memory a tensor stands on", "storage-change")
+        if torch.Tag.dynamic_output_shape in func.tags and not getattr(self.env, "allow_dynamic_output_shape_ops", False):
+            # also where a fake kernel of torch has some size for it: that of this call would be taken for that of all
+            raise self.unsupported(f"{func} gives a size that depends on the data", "trace-failed")
         return self._record(func, types, args, kwargs)
 
     def _record(self, func: OpOverload, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
