@@ -148,7 +148,7 @@ def test_exactly_the_related_lines_light_up(context: BrowserContext, demo_page: 
         assert expected and visit.numbers(".clab-steps .clab-hot") == expected
         assert visit.page.locator(".clab-live").inner_text().startswith(f"demo.py:{number}: ")
     visit.page.locator(".clab-nav a", has_text="generate").first.click()
-    kernel = visit.page.locator(".clab-shown .clab-lines li", has_text='extern "C" int k0').first
+    kernel = visit.page.locator(".clab-shown .clab-lines li", has_text="int k0(void").first
     kernel.hover()
     (own,) = visit.numbers(".clab-shown .clab-lines li:hover")
     expected = {own, *map(keys.index, links.ancestors(keys[own]))}
@@ -190,7 +190,7 @@ def test_copying_gives_the_lines_as_they_stand(context: BrowserContext, demo_pag
     wrapper.locator("summary").click()
     wrapper.get_by_role("button", name="Copy").click()
     text = page.evaluate("navigator.clipboard.readText()")
-    assert "def make(" in text and compile(text, "<wrapper>", "exec"), "what is copied is a program"
+    assert "aoti_torch" in text and text.strip() in trace.stage("generate", "forward").unit, "what is copied is a part of the program"
 
 
 @pytest.mark.parametrize("context", ["light"], indirect=True)
