@@ -14,6 +14,7 @@ from playwright.sync_api import BrowserContext, Page, Route, sync_playwright
 
 import compiler_lab
 from compiler_lab import demo
+from compiler_lab.codegen.artifact import Kernels
 from compiler_lab.observe import html
 from compiler_lab.observe.lineage import lineage
 from compiler_lab.observe.trace import Trace
@@ -190,7 +191,9 @@ def test_copying_gives_the_lines_as_they_stand(context: BrowserContext, demo_pag
     wrapper.locator("summary").click()
     wrapper.get_by_role("button", name="Copy").click()
     text = page.evaluate("navigator.clipboard.readText()")
-    program = {line.strip() for line in trace.stage("generate", "forward").unit.splitlines()}
+    kernels = trace.stage("generate", "forward")
+    assert isinstance(kernels, Kernels)
+    program = {line.strip() for line in kernels.unit.splitlines()}
     assert "aoti_torch" in text and {line.strip() for line in text.splitlines()} - program <= {""}, "what is copied is a part of the program"
 
 
