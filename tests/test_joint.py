@@ -349,3 +349,17 @@ def test_the_short_way_gives_what_fake_tensors_give(op: OpOverload) -> None:
                 except (RuntimeError, IndexError, ValueError):
                     outcomes.append("refused")
             assert outcomes[0] == outcomes[1], (operands, more)
+
+
+@pytest.mark.parametrize("name", ["_unique", "_unique2", "unique_consecutive", "nonzero", "bincount"])
+def test_a_size_that_depends_on_the_data_is_not_taken_from_the_example(name: str) -> None:
+    """Even where a fake kernel of torch knows some size: that of ``_unique`` did in torch 2.11."""
+    operator = getattr(torch.ops.aten, name).default
+
+    def program(x: Tensor) -> Any:
+        out = operator(x)
+        return (out[0] if isinstance(out, tuple) else out) * 2
+
+    with pytest.raises(Unsupported) as caught:
+        joint(traced(program), torch.tensor([1, 1, 2]))
+    assert caught.value.reason == "trace-failed"

@@ -88,6 +88,12 @@ UNMODELLED = frozenset(
 )  # fmt: skip
 """Operators that change what memory a tensor stands on: no value semantics exists for them."""
 
+SIZED_BY_DATA = frozenset(
+    {aten._unique.default, aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default, aten.nonzero.default,
+     aten.masked_select.default, aten.bincount.default}
+)  # fmt: skip
+"""Operators whose results have a size that depends on the data whatever their arguments are (indexing is tagged so for masks alone)."""
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -219,8 +225,8 @@ class Tracer(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         if func in UNMODELLED:
             raise self.unsupported(f"{func} changes what memory a tensor stands on", "storage-change")
-        if torch.Tag.dynamic_output_shape in func.tags and not getattr(self.env, "allow_dynamic_output_shape_ops", False):
-            # also where a fake kernel of torch has some size for it: that of this call would be taken for that of all
+        if func in SIZED_BY_DATA and not getattr(self.env, "allow_dynamic_output_shape_ops", False):
+            # also where a fake kernel of torch has some size for it (that of ``_unique`` in torch 2.11): it would be taken for that of every call
             raise self.unsupported(f"{func} gives a size that depends on the data", "trace-failed")
         return self._record(func, types, args, kwargs)
 
