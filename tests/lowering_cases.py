@@ -121,7 +121,7 @@ def assert_same(got: Any, want: Any, what: str, *, rtol: float = 0.0, atol: floa
         assert torch.equal(got.signbit()[number], want.signbit()[number]), f"{what}: the sign of a zero"
 
 
-def compare(target: torch._ops.OpOverload, *args: Any, rtol: float = 0.0, atol: float = 0.0, **kwargs: Any) -> LoopProgram:
+def assert_as_aten(target: torch._ops.OpOverload, *args: Any, rtol: float = 0.0, atol: float = 0.0, **kwargs: Any) -> LoopProgram:
     """Lowers one call, checks and runs it, compares with eager; gives the program."""
     want = target(*args, **kwargs)
     graph, inputs = call_graph(target, *args, **kwargs)

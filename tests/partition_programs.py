@@ -70,7 +70,7 @@ def names(graph: GraphArtifact | None) -> list[str]:
     return [n.name for n in graph.graph.nodes] if graph is not None else []
 
 
-def verify(joint: JointGraph, options: Options, inputs: Sequence[Tensor] = (), policy: Policy | None = None) -> Partition:
+def assert_partition(joint: JointGraph, options: Options, inputs: Sequence[Tensor] = (), policy: Policy | None = None) -> Partition:
     """Whatever the program: the invariants of the module docstring, and bitwise the same numbers as the joint graph."""
     text = joint.text()
     part = partition(joint, options, policy)

@@ -24,7 +24,7 @@ from compiler_lab.core.options import Options
 from compiler_lab.core.schema import nbytes, op_name
 from compiler_lab.observe.trace import Step
 
-from .partition_programs import DEFAULT, MIN_CUT, TORCH, attention, gelu_sum, joint_of, names, outcome, rand, verify
+from .partition_programs import DEFAULT, MIN_CUT, TORCH, assert_partition, attention, gelu_sum, joint_of, names, outcome, rand
 
 EVERY = pytest.mark.parametrize("options", [MIN_CUT, TORCH, DEFAULT], ids=["bytes", "torch", "default"])
 MUST_SAVE, PREFER_SAVE = CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE
@@ -64,7 +64,7 @@ def test_ban(f: Callable[..., Any], shapes: list[tuple[int, ...]], node: str, re
 def test_random_numbers_are_drawn_once() -> None:
     joint = joint_of(lambda x: (x.exp() * torch.rand(8)).sin(), rand(8))
     for options in (MIN_CUT, TORCH, DEFAULT):
-        part = verify(joint, options)
+        part = assert_partition(joint, options)
         assert "rand" in names(part.forward) and "rand" not in (set(names(part.backward)) - set(part.saved))
 
 
@@ -110,7 +110,7 @@ def policy_of(part: Partition, name: str) -> tuple[str, str]:
 
 @EVERY
 def test_must_recompute_goes_before_every_rule(options: Options) -> None:
-    part = verify(mlp_joint(), options, policy={"mm": MUST_RECOMPUTE, "relu": MUST_RECOMPUTE})
+    part = assert_partition(mlp_joint(), options, policy={"mm": MUST_RECOMPUTE, "relu": MUST_RECOMPUTE})
     assert not {"mm", "relu"} & set(part.saved) and {"mm", "relu"} <= set(part.recomputed)
     assert policy_of(part, "mm") == ("honoured", "must_recompute") and outcome(part, "mm") == ("recomputed", "must_recompute")
 
@@ -119,7 +119,7 @@ def test_must_recompute_goes_before_every_rule(options: Options) -> None:
 def test_must_save_is_not_computed_again(options: Options) -> None:
     f = lambda a, w: (a.exp().sin() * w).sum()
     assert "sin" in partition(joint_of(f, rand(8), rand(8)), MIN_CUT).recomputed
-    part = verify(joint_of(f, rand(8), rand(8)), options, policy=lambda n: MUST_SAVE if op_name(n) == "aten.sin" else None)
+    part = assert_partition(joint_of(f, rand(8), rand(8)), options, policy=lambda n: MUST_SAVE if op_name(n) == "aten.sin" else None)
     assert "sin" in part.saved and policy_of(part, "sin")[0] == "honoured"
     if options is not DEFAULT:
         assert outcome(part, "sin") == ("saved", "must_save")
@@ -133,9 +133,9 @@ def test_prefer_recompute_lets_the_cut_choose() -> None:
 
     joint = joint_of(narrow, rand(64, 32), rand(32, 1), rand(1, 32), rand(64, 32))
     wish: Policy = lambda n: PREFER_RECOMPUTE
-    part = verify(joint, MIN_CUT, policy=wish)
+    part = assert_partition(joint, MIN_CUT, policy=wish)
     assert "mm_1" in part.recomputed and policy_of(part, "mm_1") == ("honoured", "prefer_recompute")
-    all_again = verify(joint, MIN_CUT, policy=lambda n: MUST_RECOMPUTE)
+    all_again = assert_partition(joint, MIN_CUT, policy=lambda n: MUST_RECOMPUTE)
     assert part.saved_bytes <= all_again.saved_bytes and set(part.recomputed) <= set(all_again.recomputed)
     assert all(s.startswith("primals") for s in all_again.saved)
 
@@ -143,7 +143,7 @@ def test_prefer_recompute_lets_the_cut_choose() -> None:
 def test_prefer_recompute_of_random_numbers_is_overridden_and_says_why() -> None:
     joint = joint_of(lambda x: (x.exp() * torch.rand(8)).sin(), rand(8))
     for options in (MIN_CUT, DEFAULT):
-        part = verify(joint, options, policy=lambda n: PREFER_RECOMPUTE)
+        part = assert_partition(joint, options, policy=lambda n: PREFER_RECOMPUTE)
         assert "rand" in part.saved and "rand" not in part.recomputed and policy_of(part, "rand")[0] == "overridden"
 
 
@@ -151,22 +151,22 @@ def test_prefer_save_yields_to_the_budget_only() -> None:
     f = lambda a, w: (a.exp().sin() * w).sum()
     joint = joint_of(f, rand(8), rand(8))
     wish: Policy = {"sin": PREFER_SAVE}
-    part = verify(joint, MIN_CUT, policy=wish)
+    part = assert_partition(joint, MIN_CUT, policy=wish)
     assert policy_of(part, "sin") == ("honoured", "prefer_save")
-    part = verify(joint, Options(activation_memory_budget=0.0), policy=wish)
+    part = assert_partition(joint, Options(activation_memory_budget=0.0), policy=wish)
     assert policy_of(part, "sin") == ("overridden", "budget") and outcome(part, "sin") == ("recomputed", "budget")
-    part = verify(joint, Options(activation_memory_budget=0.0), policy={"sin": MUST_SAVE})
+    part = assert_partition(joint, Options(activation_memory_budget=0.0), policy={"sin": MUST_SAVE})
     assert policy_of(part, "sin") == ("honoured", "must_save")
 
 
 def test_a_policy_for_what_the_backward_does_not_read_is_idle() -> None:
-    part = verify(joint_of(lambda a: a.exp().sum(), rand(8)), MIN_CUT, policy={"sum_1": MUST_RECOMPUTE})
+    part = assert_partition(joint_of(lambda a: a.exp().sum(), rand(8)), MIN_CUT, policy={"sum_1": MUST_RECOMPUTE})
     assert policy_of(part, "sum_1") == ("idle", "unread")
 
 
 def test_results_of_one_operator_have_its_policy() -> None:
     joint = joint_of(lambda x, w, b: F.layer_norm(x, (8,), w, b).sigmoid(), rand(4, 8), rand(8), rand(8))
-    part = verify(joint, MIN_CUT, policy={"native_layer_norm": MUST_RECOMPUTE})
+    part = assert_partition(joint, MIN_CUT, policy={"native_layer_norm": MUST_RECOMPUTE})
     assert set(part.saved) <= {"primals_1", "primals_2", "primals_3", "sigmoid"} and "native_layer_norm" in part.recomputed
 
 
@@ -205,7 +205,7 @@ REGIONS: dict[str, dict[str, tuple[CheckpointPolicy, int]]] = {
 def test_marks_of_the_program_mean_what_they_mean_to_torch(region: str) -> None:
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    part = verify(marked(mlp_joint(), REGIONS[region]), TORCH)
+    part = assert_partition(marked(mlp_joint(), REGIONS[region]), TORCH)
     if region == "two regions":
         assert outcome(part, "relu") == ("saved", "boundary")
     twin = marked(mlp_joint(), REGIONS[region])

@@ -26,7 +26,7 @@ from compiler_lab.aot.parts import take_apart
 from compiler_lab.core.errors import UnknownOption
 from compiler_lab.core.options import Options
 
-from .partition_programs import MIN_CUT, PROGRAMS, joint_of, programs, rand, verify
+from .partition_programs import MIN_CUT, PROGRAMS, assert_partition, joint_of, programs, rand
 
 BUDGETS = (0.0, 0.3, 0.75)
 
@@ -47,13 +47,13 @@ def test_one_is_what_the_minimum_cut_keeps() -> None:
 
 
 def test_zero_keeps_inputs_only() -> None:
-    part = verify(layers_joint(), Options(activation_memory_budget=0.0))
+    part = assert_partition(layers_joint(), Options(activation_memory_budget=0.0))
     assert all(s.startswith("primals") for s in part.saved) and {"mm", "mm_1", "mm_2"} <= set(part.recomputed)
 
 
 def test_zero_draws_no_random_number_twice() -> None:
     joint = joint_of(lambda x, w: (torch.rand(8) * (x @ w).exp()).sin().sum(), rand(8, 8), rand(8, 8))
-    part = verify(joint, Options(activation_memory_budget=0.0))
+    part = assert_partition(joint, Options(activation_memory_budget=0.0))
     assert "rand" in part.saved and "mm" in part.recomputed
 
 
@@ -61,7 +61,7 @@ def test_zero_draws_no_random_number_twice() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_numbers_for_every_budget(name: str, budget: float) -> None:
     f, shapes = PROGRAMS[name]
-    part = verify(joint_of(f, *(rand(*s) for s in shapes)), Options(activation_memory_budget=budget))
+    part = assert_partition(joint_of(f, *(rand(*s) for s in shapes)), Options(activation_memory_budget=budget))
     (told,) = [d for d in part.decisions if d.kind == "budget"]
     assert told.reason == "best" and told.facts["bound"] == told.facts["flops"]
 

@@ -104,7 +104,7 @@ def run(program: Callable[..., Any], args: tuple[Any, ...], others: tuple[Any, .
     return Shape().all([result, args, watched(others)])
 
 
-def compare(name: str, backend: str, calls: int = 3) -> None:
+def assert_as_python(name: str, backend: str, calls: int = 3) -> None:
     torch.manual_seed(0)
     program, args, others = CASES[name]()
     theirs = [run(program, args, others) for _ in range(calls)]
@@ -121,13 +121,13 @@ def compare(name: str, backend: str, calls: int = 3) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_program_leaves_what_python_leaves(name: str) -> None:
-    compare(name, "eager")
+    assert_as_python(name, "eager")
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "lab"])
 @pytest.mark.parametrize("name", TENSORS)
 def test_on_other_backends(name: str, backend: str) -> None:
-    compare(name, backend)
+    assert_as_python(name, backend)
 
 
 @pytest.mark.parametrize("name", CASES)

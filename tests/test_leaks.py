@@ -175,7 +175,7 @@ def ours(fn: Any) -> Any:
     return compiler_lab.compile(fn, backend="eager")
 
 
-def leaves_nothing(once: Callable[[], list[weakref.ref[Any]]]) -> None:
+def assert_nothing_left(once: Callable[[], list[weakref.ref[Any]]]) -> None:
     """``once`` makes something and lets go of it; it gives references to what must be gone then."""
     once()  # what is imported, read and cached once
     once()
@@ -194,7 +194,7 @@ def test_a_compiled_function_that_goes_takes_everything_with_it(name: str) -> No
         program.call()
         return [weakref.ref(w) for w in program.watched]
 
-    leaves_nothing(once)
+    assert_nothing_left(once)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -224,7 +224,7 @@ def test_a_backend_that_fails_keeps_nothing() -> None:
             compiler_lab.compile(fn, backend=backend)(X)
         return weakref.ref(fn)
 
-    leaves_nothing(lambda: [once()])
+    assert_nothing_left(lambda: [once()])
 
 
 def test_capture_keeps_nothing() -> None:
@@ -234,7 +234,7 @@ def test_capture_keeps_nothing() -> None:
         assert captured.graphs
         return weakref.ref(fn)
 
-    leaves_nothing(lambda: [once()])
+    assert_nothing_left(lambda: [once()])
 
 
 def test_entries_of_modules_that_are_gone_are_dropped() -> None:

@@ -23,7 +23,7 @@ from compiler_lab.lowering.lower import ELEMENTWISE, ROWS, lower
 from compiler_lab.lowering.program import LoopProgram
 from compiler_lab.lowering.table import lowering_table
 
-from .lowering_cases import assert_same, aten, call_graph, compare, op_of, reasons, traced
+from .lowering_cases import assert_as_aten, assert_same, aten, call_graph, op_of, reasons, traced
 
 # ---- what stays with aten ---------------------------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ from .lowering_cases import assert_same, aten, call_graph, compare, op_of, reaso
     ],
 )  # fmt: skip
 def test_calls_without_a_row_stay_with_aten(name: str, args: tuple[Any, ...], reason: str) -> None:
-    program = compare(op_of(name), *args, rtol=1e-6, atol=1e-6)
+    program = assert_as_aten(op_of(name), *args, rtol=1e-6, atol=1e-6)
     assert reasons(program) == [reason]
     (node,) = program.nodes
     assert isinstance(node, ExternNode) and str(node.target) == name
@@ -54,7 +54,7 @@ def test_calls_without_a_row_stay_with_aten(name: str, args: tuple[Any, ...], re
 
 
 def test_an_unknown_view_names_the_buffer_it_shares() -> None:
-    program = compare(aten.view_as_real.default, torch.randn(3, dtype=torch.complex64))
+    program = assert_as_aten(aten.view_as_real.default, torch.randn(3, dtype=torch.complex64))
     (node,) = program.nodes
     assert isinstance(node, ExternNode)
     assert node.aliases == ("x0",)
@@ -158,7 +158,7 @@ def test_random_programs_equal_eager(steps: list[tuple[int, int, int]], strided:
 
 
 def add_program() -> LoopProgram:
-    return compare(aten.add.Tensor, torch.randn(4, 6), torch.randn(6))
+    return assert_as_aten(aten.add.Tensor, torch.randn(4, 6), torch.randn(6))
 
 
 def test_text_reads_as_loops() -> None:

@@ -25,11 +25,11 @@ from .lowering_cases import (
     FLOATS,
     INDEXED_CALLS,
     VIEW_CALLS,
+    assert_as_aten,
     assert_same,
     aten,
     call_graph,
     combinations,
-    compare,
     op_of,
     reasons,
     traced,
@@ -64,7 +64,7 @@ def lost(args: list[Any], backward: bool) -> Tensor:
     return 8 * torch.finfo(torch.float32).eps * x * ((1 + x * x) * grad[0] if backward else 1)
 
 
-def compare_cancelling(name: str, args: list[Any], kwargs: dict[str, Any]) -> LoopProgram:
+def assert_as_aten_or_exact(name: str, args: list[Any], kwargs: dict[str, Any]) -> LoopProgram:
     """Eager's result or the exact one, but for a last bit and for what is lost."""
     graph, inputs = call_graph(op_of(name), *args, **kwargs)
     program = lower(graph)
@@ -86,15 +86,15 @@ def wide(arg: Any) -> Any:
     return arg.double() if isinstance(arg, Tensor) and arg.dtype in (torch.bfloat16, torch.float16) else arg
 
 
-def compare_pointwise(name: str, dtype: torch.dtype, layout: str, args: list[Any], kwargs: dict[str, Any]) -> LoopProgram:
-    """As ``compare``; half precision may equal eager or, to the last bit but one, the exact result rounded once."""
+def assert_pointwise(name: str, dtype: torch.dtype, layout: str, args: list[Any], kwargs: dict[str, Any]) -> LoopProgram:
+    """As ``assert_as_aten``; half precision may equal eager or, to the last bit but one, the exact result rounded once."""
     if name in CANCELLING and dtype.is_floating_point:
-        return compare_cancelling(name, args, kwargs)
+        return assert_as_aten_or_exact(name, args, kwargs)
     if dtype not in (torch.bfloat16, torch.float16):
         if name in FAKE_STRIDES and layout == "strided":
             args = [a.contiguous() if isinstance(a, Tensor) else a for a in args]
         tolerance = (1e-7 if name == "aten.hardsigmoid_backward.default" else CLOSE.get(dtype, 2e-6)) if name in INEXACT else 0.0
-        return compare(op_of(name), *args, **kwargs, rtol=tolerance, atol=tolerance / 2)
+        return assert_as_aten(op_of(name), *args, **kwargs, rtol=tolerance, atol=tolerance / 2)
     graph, inputs = call_graph(op_of(name), *args, **kwargs)
     program = lower(graph)
     program.check()
@@ -120,7 +120,7 @@ def test_pointwise_row_equals_eager(name: str) -> None:
                     op_of(name)(*args, **kwargs)
                 except (RuntimeError, IndexError):
                     continue  # eager refuses this dtype or shape
-                program = compare_pointwise(name, dtype, layout, args, kwargs)
+                program = assert_pointwise(name, dtype, layout, args, kwargs)
                 looped += any(isinstance(n, LoopNode) for n in program.nodes)
     assert looped, "no dtype of this row became a loop"
 
@@ -162,7 +162,7 @@ def test_sums_equal_eager(name: str, layout: str) -> None:
                 except (RuntimeError, IndexError):
                     continue
                 tolerance = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-14}.get(dtype, 1e-6) if dtype.is_floating_point else 0.0
-                program = compare(op_of(name), x, *args, keepdim, rtol=tolerance, atol=tolerance)
+                program = assert_as_aten(op_of(name), x, *args, keepdim, rtol=tolerance, atol=tolerance)
                 assert reasons(program) == ["loop"] or (name == SUMS[3] and not dtype.is_floating_point)
                 compared += 1
     assert compared >= 2 * len(FEW), "eager refuses some of it only"
@@ -191,7 +191,7 @@ def test_selections_equal_eager(name: str, layout: str) -> None:
                     tolerance = (
                         {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2, torch.float16: 3e-3}.get(dtype, 0.0) if "prod" in name else 0.0
                     )
-                    compare(target, x, dims, keepdim, rtol=tolerance)
+                    assert_as_aten(target, x, dims, keepdim, rtol=tolerance)
                     compared += 1
     assert compared >= 2 * len(FEW), "eager refuses some of it only"
 
@@ -208,7 +208,7 @@ def test_full_reductions_equal_eager(name: str) -> None:
             except (RuntimeError, IndexError):
                 continue
             tolerance = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-14, torch.float32: 1e-6}.get(dtype, 0.0)
-            compare(target, x, rtol=tolerance, atol=tolerance)
+            assert_as_aten(target, x, rtol=tolerance, atol=tolerance)
             compared += 1
     assert compared >= len(FEW) * len(LAYOUTS), "eager refuses some dtypes only"
 
@@ -216,10 +216,10 @@ def test_full_reductions_equal_eager(name: str) -> None:
 def test_extremes_take_the_first_of_equals_and_nan_over_all() -> None:
     x = torch.tensor([[1.0, 3.0, 3.0, -2.0], [math.nan, 5.0, math.nan, 1.0], [-math.inf, -math.inf, -math.inf, -math.inf]])
     for name in ("max.dim", "min.dim", "argmax.default", "argmin.default"):
-        compare(op_of(f"aten.{name}"), x, 1)
-        compare(op_of(f"aten.{name}"), x.t().contiguous().t(), 1)
-        compare(op_of(f"aten.{name}"), x, 0)
-    compare(aten.argmax.default, x[:1].t())  # counted in logical order, whatever the memory's
+        assert_as_aten(op_of(f"aten.{name}"), x, 1)
+        assert_as_aten(op_of(f"aten.{name}"), x.t().contiguous().t(), 1)
+        assert_as_aten(op_of(f"aten.{name}"), x, 0)
+    assert_as_aten(aten.argmax.default, x[:1].t())  # counted in logical order, whatever the memory's
 
 
 @pytest.mark.parametrize("name", ["var.correction", "std.correction", "var_mean.correction", "std_mean.correction"])
@@ -233,7 +233,7 @@ def test_variances_equal_eager(name: str) -> None:
                     continue
                 # what is constant has deviations of 0 in one formula and of rounding errors in the other: no dividing by 0 then
                 for correction in (None, 0) if layout is not LAYOUTS["contiguous"] else (None, 0, 1, 2, 1000):
-                    compare(op_of(f"aten.{name}"), x, dims, correction=correction, keepdim=correction == 0, rtol=tolerance, atol=tolerance)
+                    assert_as_aten(op_of(f"aten.{name}"), x, dims, correction=correction, keepdim=correction == 0, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
@@ -243,7 +243,7 @@ def test_softmax_and_its_backward_equal_eager(name: str) -> None:
         for layout in LAYOUTS.values() if dtype in FEW else (LAYOUTS["contiguous"],):
             x = layout(X(dtype))
             for dim in (0, -1):
-                compare(op_of(f"aten.{name}.default"), x, dim, False, rtol=tolerance, atol=tolerance)
+                assert_as_aten(op_of(f"aten.{name}.default"), x, dim, False, rtol=tolerance, atol=tolerance)
                 out = torch.softmax(x, dim) if name == "_softmax" else torch.log_softmax(x, dim)
                 grad = values(dtype, *x.shape, seed=3, special=False)
                 want = op_of(f"aten.{name}_backward_data.default")(grad, out, dim, dtype)
@@ -253,18 +253,18 @@ def test_softmax_and_its_backward_equal_eager(name: str) -> None:
                 torch.testing.assert_close(program.run(*inputs)[0], want, rtol=tolerance, atol=tolerance)
                 assert reasons(program) == ["loop"]
     masked = torch.tensor([[0.0, -math.inf, 1.0], [-math.inf] * 3, [math.nan, 0.0, 1.0], [math.inf, 0.0, 1.0]])
-    compare(op_of(f"aten.{name}.default"), masked, 1, False, rtol=1e-6)
-    compare(aten.logsumexp.default, masked, [1], rtol=1e-6)
+    assert_as_aten(op_of(f"aten.{name}.default"), masked, 1, False, rtol=1e-6)
+    assert_as_aten(aten.logsumexp.default, masked, [1], rtol=1e-6)
 
 
 def test_a_reduction_has_one_loop_over_what_it_reduces() -> None:
-    (node,) = compare(aten.sum.dim_IntList, torch.randn(3, 5, 7), [0, 2], rtol=1e-6, atol=1e-6).nodes
+    (node,) = assert_as_aten(aten.sum.dim_IntList, torch.randn(3, 5, 7), [0, 2], rtol=1e-6, atol=1e-6).nodes
     assert isinstance(node, LoopNode) and node.is_reduction
     assert ([v.size for v in node.outer], [v.size for v in node.inner]) == ([5], [3, 7])
-    (node,) = compare(aten.sum.dim_IntList, torch.randn(7, 3).t(), [0, 1], rtol=1e-6, atol=1e-6).nodes
+    (node,) = assert_as_aten(aten.sum.dim_IntList, torch.randn(7, 3).t(), [0, 1], rtol=1e-6, atol=1e-6).nodes
     assert isinstance(node, LoopNode)
     assert [v.size for v in node.inner] == [7, 3]  # in the order of memory
-    (node,) = compare(aten.sum.dim_IntList, torch.randn(4, 1), [1]).nodes
+    (node,) = assert_as_aten(aten.sum.dim_IntList, torch.randn(4, 1), [1]).nodes
     assert isinstance(node, LoopNode) and not node.is_reduction
 
 
@@ -333,11 +333,11 @@ def test_chains_of_views_equal_eager(chain: Callable[[Tensor], Tensor]) -> None:
 @pytest.mark.parametrize("name", sorted(VIEW_CALLS))
 def test_view_row_equals_eager_and_costs_nothing(name: str) -> None:
     for args in VIEW_CALLS[name]:
-        program = compare(op_of(name), torch.randn(4, 6), *args)
+        program = assert_as_aten(op_of(name), torch.randn(4, 6), *args)
         if args != (torch.int32,):
             assert not program.nodes and reasons(program) == ["view"]
     if name not in ("aten.view.default", "aten.view.dtype", "aten._unsafe_view.default", "aten._reshape_alias.default"):
-        compare(op_of(name), torch.randn(6, 4).t(), *VIEW_CALLS[name][0])
+        assert_as_aten(op_of(name), torch.randn(6, 4).t(), *VIEW_CALLS[name][0])
 
 
 def test_a_shape_without_strides_is_copied() -> None:
@@ -366,7 +366,7 @@ def test_creation_row_equals_eager(name: str) -> None:
     loops = 0
     for args, kwargs in CREATE_CALLS[name]:
         tolerance = 2e-7 if name.startswith("aten.arange") else 0.0
-        program = compare(op_of(name), *args, rtol=tolerance, **kwargs)
+        program = assert_as_aten(op_of(name), *args, rtol=tolerance, **kwargs)
         loops += reasons(program) == ["loop"]
         assert reasons(program) == ["loop"] or reasons(program)[0] in STAYS, program.decisions
     assert loops
@@ -378,7 +378,7 @@ def test_indexed_row_equals_eager(name: str) -> None:
     for args, kwargs in INDEXED_CALLS[name]:
         half = any(isinstance(a, Tensor) and a.dtype == torch.bfloat16 for a in args)
         tolerance = 2e-2 if half else 2e-6 if any(n in name for n in ("add", "put", "reduce", "backward")) else 0.0
-        program = compare(op_of(name), *args, rtol=tolerance, atol=tolerance, **kwargs)
+        program = assert_as_aten(op_of(name), *args, rtol=tolerance, atol=tolerance, **kwargs)
         loops += reasons(program) == ["loop"]
         assert reasons(program) == ["loop"] or reasons(program)[0] in STAYS, program.decisions
     assert loops
@@ -397,14 +397,14 @@ def test_scan_equals_eager(name: str, layout: str) -> None:
                 except (RuntimeError, IndexError):
                     continue
                 tolerance = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float32: 1e-6, torch.float64: 1e-13}.get(dtype, 0.0) if "max" not in name else 0.0
-                assert reasons(compare(op_of(name), x, dim, rtol=tolerance, atol=tolerance)) == ["loop"]
+                assert reasons(assert_as_aten(op_of(name), x, dim, rtol=tolerance, atol=tolerance)) == ["loop"]
                 compared += 1
     assert compared >= len(FEW), "eager refuses some of it only"
 
 
 def test_a_scatter_is_the_same_on_every_run_and_the_last_value_stays() -> None:
     index = torch.tensor([[0, 0, 0, 2]])
-    got = compare(aten.scatter.src, torch.zeros(1, 4), 1, index, torch.tensor([[1.0, 2.0, 3.0, 4.0]])).run(
+    got = assert_as_aten(aten.scatter.src, torch.zeros(1, 4), 1, index, torch.tensor([[1.0, 2.0, 3.0, 4.0]])).run(
         torch.zeros(1, 4), index, torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     )
     assert got[0].tolist() == [[3.0, 0.0, 4.0, 0.0]]
@@ -446,7 +446,7 @@ def test_indices_out_of_range_raise_as_in_eager() -> None:
 
 def test_the_parts_of_a_cat_are_read_without_division() -> None:
     """Blocks of equal length need no remainder: three gradients of a fused projection go back side by side."""
-    (node,) = compare(aten.cat.default, [torch.randn(4, 8) for _ in range(3)], 1).nodes
+    (node,) = assert_as_aten(aten.cat.default, [torch.randn(4, 8) for _ in range(3)], 1).nodes
     assert isinstance(node, LoopNode)
     assert all(index.is_affine for _, index in node.reads())
     assert [v.size for v in node.outer] == [4, 3, 8]

@@ -43,7 +43,7 @@ def rules() -> list[tuple[re.Pattern[str], str]]:
         ("took 12.5 ms", "took 3 ms"),
         ("1.2 s to compile", "0.8 s to compile"),
         ("<f at 0x7f3a12bc>", "<f at 0x55d0e8aa10>"),
-        ('File "/var/x/ipykernel_31/2715.py", line 2', 'File "/home/me/ipykernel_99/11.py", line 2'),
+        ('File "/var/x/ipykernel_31/2715.py", line 2', 'File "/srv/y/ipykernel_99/11.py", line 2'),
         ("wrote /tmp/tmpab12/k.so", "wrote /tmp/tmpzz/k.so"),
     ],
 )

@@ -25,7 +25,7 @@ from compiler_lab.core.options import Options
 from compiler_lab.core.provenance import parents_of
 from compiler_lab.core.schema import base_of, is_view, nbytes
 
-from .partition_programs import DEFAULT, MIN_CUT, PROGRAMS, TORCH, chain, gelu_sum, joint_of, names, outcome, programs, rand, verify
+from .partition_programs import DEFAULT, MIN_CUT, PROGRAMS, TORCH, assert_partition, chain, gelu_sum, joint_of, names, outcome, programs, rand
 
 EVERY = pytest.mark.parametrize("options", [MIN_CUT, TORCH, DEFAULT], ids=["bytes", "torch", "default"])
 
@@ -72,7 +72,7 @@ def test_a_derivative_that_needs_no_tangent_is_computed_where_what_it_reads_is_a
             x = F.gelu(x @ w)
         return x
 
-    part = verify(joint_of(five, rand(8, 64), rand(64, 64), table=torch._decomp.core_aten_decompositions()), MIN_CUT)
+    part = assert_partition(joint_of(five, rand(8, 64), rand(64, 64), table=torch._decomp.core_aten_decompositions()), MIN_CUT)
     one, inputs = 8 * 64 * 4, (8 + 64) * 64 * 4
     kept = part.saved_bytes - inputs + one  # and the output
     assert kept == 10 * one and most_bytes(part.forward.graph) <= kept + 2 * one
@@ -84,7 +84,7 @@ def test_gelu_between_two_linears_is_kept_since_mm_reads_it_in_the_backward(opti
         return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2)
 
     joint = joint_of(mlp, rand(4, 8, grad=False), rand(16, 8), rand(16), rand(8, 16), rand(8))
-    part = verify(joint, options)
+    part = assert_partition(joint, options)
     assert outcome(part, "gelu") == ("saved", "materialized")
     assert outcome(part, "addmm") == ("saved", "matmul")
 
@@ -122,7 +122,7 @@ def test_text() -> None:
 def test_forward_then_backward_are_the_joint_graph(name: str, options: Options) -> None:
     f, shapes = PROGRAMS[name]
     joint = joint_of(f, *(rand(*s) for s in shapes))
-    verify(joint, options)
+    assert_partition(joint, options)
 
 
 @EVERY
@@ -130,7 +130,7 @@ def test_forward_then_backward_are_the_joint_graph(name: str, options: Options) 
 def test_the_same_once_decomposed(name: str, options: Options) -> None:
     f, shapes = PROGRAMS[name]
     joint = joint_of(f, *(rand(*s) for s in shapes), table=torch._decomp.core_aten_decompositions())
-    verify(joint, options)
+    assert_partition(joint, options)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -147,7 +147,7 @@ def test_min_cut_never_keeps_more_bytes_of_intermediates(name: str) -> None:
 @settings(max_examples=60, deadline=None)
 def test_random_programs(f: Callable[..., Any], options: Options, grads: list[bool]) -> None:
     joint = joint_of(f, *(rand(4, 4, grad=g, dtype=torch.float64) for g in grads))
-    verify(joint, options)
+    assert_partition(joint, options)
 
 
 @given(programs())
@@ -169,7 +169,7 @@ def test_no_other_choice_of_saved_values_is_cheaper(f: Callable[..., Any]) -> No
 @EVERY
 def test_views_are_made_again_not_kept(options: Options) -> None:
     joint = joint_of(lambda x, w: x.exp().view(2, 8).t() * w, rand(16), rand(8, 2))
-    part = verify(joint, options)
+    part = assert_partition(joint, options)
     assert not {"view", "t"} & set(part.saved)
     assert outcome(part, "view") == ("recomputed", "view")
 
@@ -177,7 +177,7 @@ def test_views_are_made_again_not_kept(options: Options) -> None:
 def test_an_output_is_in_memory_anyway() -> None:
     """The backward of tanh reads its result, which is returned: keeping it costs nothing, so it is not computed twice."""
     joint = joint_of(lambda x: torch.tanh(x + 1).view(-1), rand(8, 8))
-    part = verify(joint, MIN_CUT)
+    part = assert_partition(joint, MIN_CUT)
     assert part.saved == ("tanh",) and outcome(part, "tanh") == ("saved", "output") and part.recomputed == ()
     assert part.network is not None and part.network.solution is not None and part.network.solution.value == 0
 
@@ -191,7 +191,7 @@ def test_a_small_mask_is_kept_in_place_of_a_large_value() -> None:
 
 def test_what_only_the_backward_needs_is_computed_there_or_kept_if_smaller() -> None:
     joint = joint_of(chain, rand(16))
-    part = verify(joint, MIN_CUT)
+    part = assert_partition(joint, MIN_CUT)
     assert part.saved == ("primals_1",)
     assert part.recomputed == ("cos", "cos_1", "cos_2", "cos_3", "cos_4")
 
@@ -217,7 +217,7 @@ def test_a_gradient_that_no_tangent_reaches() -> None:
 def test_of_an_overwritten_input_the_value_read_is_kept(options: Options) -> None:
     """x's new value is returned as an update; the gradient of x * w with respect to w is the old one."""
     joint = joint_of(lambda x, w: (x + 1, x * w), rand(4, grad=False), rand(4), updates=(0,))
-    part = verify(joint, options)
+    part = assert_partition(joint, options)
     assert part.saved == ("primals_1_read",)
     assert outcome(part, "primals_1") == ("saved", "mutated_input")
     x, w = torch.ones(4), torch.ones(4)
@@ -230,7 +230,7 @@ def test_of_an_overwritten_input_the_value_read_is_kept(options: Options) -> Non
 def test_a_copy_of_an_overwritten_input_is_not_free() -> None:
     """x + 1 could be made again from the old x, but that would have to be copied: keeping the sum is as cheap, and done."""
     joint = joint_of(lambda x, w: (x * 3, (x + 1) * w), rand(4, grad=False), rand(4), updates=(0,))
-    assert verify(joint, MIN_CUT).saved == ("add",)
+    assert assert_partition(joint, MIN_CUT).saved == ("add",)
 
 
 @EVERY
@@ -267,7 +267,7 @@ def test_a_graph_that_still_mutates_is_refused() -> None:
 
 def test_without_tangents_there_is_no_backward() -> None:
     joint = joint_of(lambda a, b: a * b, rand(4, grad=False), rand(4, grad=False))
-    part = verify(joint, MIN_CUT)
+    part = assert_partition(joint, MIN_CUT)
     assert part.backward is None and part.saved == () and part.network is None
     assert "backward" not in part.text()
 

@@ -34,7 +34,7 @@ BENCHMARK = _benchmark()
 TRACED: Any = {torch.ops.aten.detach.default: torch.ops.aten.alias.default}  # our own traces hold no detach, and torch's rules do not know it
 
 
-def no_worse(joint: JointGraph) -> None:
+def assert_no_worse(joint: JointGraph) -> None:
     """By our own count of bytes no more is kept, no flops more, and nothing is computed again that torch forbids; no more elements at equal bytes."""
     part = partition(joint, MIN_CUT)
     saved, again, banned = BENCHMARK.of_torch(joint)
@@ -51,13 +51,13 @@ def no_worse(joint: JointGraph) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_more_is_kept_and_nothing_forbidden_is_computed_again(name: str, opened: bool) -> None:
     f, shapes = PROGRAMS[name]
-    no_worse(joint_of(f, *(rand(*s) for s in shapes), table=TRACED | (torch._decomp.core_aten_decompositions() if opened else {})))
+    assert_no_worse(joint_of(f, *(rand(*s) for s in shapes), table=TRACED | (torch._decomp.core_aten_decompositions() if opened else {})))
 
 
 @given(programs())
 @settings(max_examples=15, deadline=None, phases=[Phase.generate])
 def test_of_random_programs_neither(f: Callable[..., Any]) -> None:
-    no_worse(joint_of(f, rand(4, 4), rand(4, 4), rand(4, 4), table=TRACED))
+    assert_no_worse(joint_of(f, rand(4, 4), rand(4, 4), rand(4, 4), table=TRACED))
 
 
 @pytest.mark.parametrize("name", ["gelu_sum", "norm", "two_outputs", "chain", "cross_entropy", "softmax_attention", "conv"])

@@ -56,7 +56,7 @@ def outcome(graph: GraphArtifact, inputs: Sequence[Tensor]) -> tuple[tuple[Any, 
     return (tuple(results) if isinstance(results, (tuple, list)) else (results,)), torch.get_rng_state()
 
 
-def apply(one: Callable[[G], G], graph: G, inputs: Sequence[Tensor]) -> G:
+def assert_pass(one: Callable[[G], G], graph: G, inputs: Sequence[Tensor]) -> G:
     """Run a pass and hold it to what the module docstring promises."""
     text, decisions = graph.text(), graph.decisions
     after = one(graph)
@@ -88,7 +88,7 @@ def test_dead_code() -> None:
         x.exp().sin()
         return (x * 2,)
 
-    after = apply(eliminate_dead_code, graph_of(f, X, Y), [X, Y])
+    after = assert_pass(eliminate_dead_code, graph_of(f, X, Y), [X, Y])
     assert ops(after) == ["mul"]
     assert told(after) == [("exp", "removed", "unread"), ("sin", "removed", "unread")]
     assert len(after.placeholders) == 2
@@ -103,7 +103,7 @@ def test_dead_code_keeps_effects() -> None:
         return (x * 2,)
 
     graph = graph_of(f, X)
-    kept = ops(apply(eliminate_dead_code, graph, [X]))
+    kept = ops(assert_pass(eliminate_dead_code, graph, [X]))
     assert {"rand", "view", "add_", "_assert_async"} <= set(kept)
 
 
@@ -119,7 +119,7 @@ def test_dead_code_keeps_what_it_cannot_see_into() -> None:
     for node in graph.nodes:
         node.meta = {"val": X, "stack": HERE, "parents": ("source/x",)}
     captured = CapturedGraph(fx.GraphModule(torch.nn.Module(), graph), (Source("local", "x"),))
-    after = apply(eliminate_dead_code, captured, [X])
+    after = assert_pass(eliminate_dead_code, captured, [X])
     assert ops(after) == ["shout"] and "add_" in after.text() and after.inputs == captured.inputs
 
 
@@ -127,7 +127,7 @@ def test_dead_code_keeps_what_it_cannot_see_into() -> None:
 
 
 def test_common_subexpressions() -> None:
-    after = apply(eliminate_common_subexpressions, graph_of(lambda x, y: (x.exp() * y + x.exp().sin(), (x * 2.0).sum()), X, Y), [X, Y])
+    after = assert_pass(eliminate_common_subexpressions, graph_of(lambda x, y: (x.exp() * y + x.exp().sin(), (x * 2.0).sum()), X, Y), [X, Y])
     assert told(after) == [("exp_1", "merged", "duplicate")]
     exp = next(n for n in after.graph.nodes if n.name == "exp")
     assert len(exp.users) == 2 and parents_of(exp) == ("frames/exp", "frames/exp_1")
@@ -135,7 +135,7 @@ def test_common_subexpressions() -> None:
 
 
 def test_chains_of_duplicates_collapse() -> None:
-    after = apply(eliminate_common_subexpressions, graph_of(lambda x: (x.exp().sin() + x.exp().sin(),), X), [X])
+    after = assert_pass(eliminate_common_subexpressions, graph_of(lambda x: (x.exp().sin() + x.exp().sin(),), X), [X])
     assert ops(after) == ["exp", "sin", "add"]
 
 
@@ -151,7 +151,7 @@ def test_chains_of_duplicates_collapse() -> None:
 )
 def test_what_is_not_the_same_is_not_merged(f: Callable[..., Any]) -> None:
     graph = graph_of(f, X)
-    assert ops(apply(eliminate_common_subexpressions, graph, [X])) == ops(graph)
+    assert ops(assert_pass(eliminate_common_subexpressions, graph, [X])) == ops(graph)
 
 
 @pytest.mark.parametrize(
@@ -160,20 +160,20 @@ def test_what_is_not_the_same_is_not_merged(f: Callable[..., Any]) -> None:
     ids=["outputs", "views of them", "copies"],
 )
 def test_two_outputs_stay_two(f: Callable[..., Any]) -> None:
-    after = apply(eliminate_common_subexpressions, graph_of(f, X), [X])
+    after = assert_pass(eliminate_common_subexpressions, graph_of(f, X), [X])
     assert [d[1:] for d in told(after)] == [("kept", "both_returned")]
 
 
 def test_a_returned_value_and_an_inner_one_are_merged() -> None:
     for f in (lambda x: (x.exp(), x.exp().sin()), lambda x: (x.exp().sin(), x.exp())):
-        after = apply(eliminate_common_subexpressions, graph_of(f, X), [X])
+        after = assert_pass(eliminate_common_subexpressions, graph_of(f, X), [X])
         assert ops(after) == ["exp", "sin"]
 
 
 @pytest.mark.parametrize("one", [eliminate_common_subexpressions, fold_constants, simplify_views])
 def test_a_graph_that_writes_is_left_alone(one: Callable[[GraphArtifact], GraphArtifact]) -> None:
     graph = graph_of(lambda x: (x.clone().add_(1) + x.view(4, 4).clone(), x.view(16)), X)
-    after = apply(one, graph, [X])
+    after = assert_pass(one, graph, [X])
     assert after.text() == graph.text() and told(after) == [("add_", "refused", "writes")]
 
 
@@ -181,7 +181,7 @@ def test_a_graph_that_writes_is_left_alone(one: Callable[[GraphArtifact], GraphA
 
 
 def test_constants() -> None:
-    after = apply(fold_constants, graph_of(lambda x: (x * (torch.full((4,), 3.0) * 2 + 1).view(4, 1).neg(),), X), [X])
+    after = assert_pass(fold_constants, graph_of(lambda x: (x * (torch.full((4,), 3.0) * 2 + 1).view(4, 1).neg(),), X), [X])
     assert (
         "neg: f32[4, 1] = aten.full.default([4, 1], -7.0, dtype=torch.float32, layout=torch.strided, device=device(type='cpu'), pin_memory=False)"
         in after.text()
@@ -215,7 +215,7 @@ NUMBERS = [(v, t) for t in (torch.float32, torch.float64, torch.float16, torch.i
 @pytest.mark.parametrize(("value", "dtype"), [*NUMBERS, (float("inf"), torch.float32), (-float("inf"), torch.float16)])
 def test_a_folded_number_is_the_number(value: Any, dtype: torch.dtype) -> None:
     graph = graph_of(lambda x: (torch.full((3,), value, dtype=dtype).clone(), x), X)
-    after = apply(fold_constants, graph, [X])
+    after = assert_pass(fold_constants, graph, [X])
     (a, _), (b, _) = graph.run(X), after.run(X)
     assert torch.equal(a, b) and (not dtype.is_floating_point or torch.equal(a.signbit(), b.signbit()))
     assert ("clone", "folded", "constant") in told(after)
@@ -242,7 +242,7 @@ def test_a_folded_number_is_the_number(value: Any, dtype: torch.dtype) -> None:
 )
 def test_views(f: Callable[..., Any], expected: list[str]) -> None:
     graph = graph_of(f, X)
-    after = apply(simplify_views, graph, [X])
+    after = assert_pass(simplify_views, graph, [X])
     assert ops(after) == expected
     assert after.decisions
     assert len(ops(eliminate_dead_code(after))) < len(ops(graph))
@@ -262,12 +262,12 @@ def test_views(f: Callable[..., Any], expected: list[str]) -> None:
 )
 def test_what_changes_something_stays(f: Callable[..., Any]) -> None:
     graph = graph_of(f, X)
-    after = apply(simplify_views, graph, [X])
+    after = assert_pass(simplify_views, graph, [X])
     assert after.text() == graph.text() and not after.decisions
 
 
 def test_a_view_under_another_dtype_is_no_view_of_places() -> None:
-    after = apply(simplify_views, graph_of(lambda x: (x.view(torch.int32).view(16) + 1,), X), [X])
+    after = assert_pass(simplify_views, graph_of(lambda x: (x.view(torch.int32).view(16) + 1,), X), [X])
     assert ops(after) == ["view", "view_1", "add"] and "view: i32[4, 4]" in after.text()
 
 
@@ -313,7 +313,7 @@ def test_random_aliases_through_all_passes(f: Callable[..., Any], passes: Sequen
     inputs = [torch.randn(4, 4, dtype=torch.float64) for _ in range(2)]
     graph = graph_of(f, *inputs)
     for one in passes:
-        graph = apply(one, graph, inputs)
+        graph = assert_pass(one, graph, inputs)
 
 
 @given(programs(), st.permutations(PASSES))
@@ -322,7 +322,7 @@ def test_random_joint_graphs_through_all_passes(f: Callable[..., Any], passes: S
     joint = joint_of(f, rand(4, 4, dtype=torch.float64), rand(4, 4, dtype=torch.float64), rand(4, 4, grad=False, dtype=torch.float64))
     inputs = [torch.randn(p.meta["val"].shape, dtype=torch.float64) for p in joint.placeholders]
     for one in passes:
-        after = apply(one, joint, inputs)
+        after = assert_pass(one, joint, inputs)
         assert isinstance(after, JointGraph) and after.spec == joint.spec and after.state == joint.state
         joint = after
 

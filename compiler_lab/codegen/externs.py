@@ -17,11 +17,12 @@ import torch
 from ..core.errors import Unsupported
 from ..core.provenance import Stack, own_location
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
-from ..lowering.program import reads
+from ..lowering.program import reads, views_of
 from ..lowering.reals import Real
 from ..lowering.sizes import Size
 from ..scheduling.artifact import Schedule
-from ..scheduling.ir import OUT_VARIANTS, ExternGroup
+from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
+from .ir import Kernel
 
 IN_LAYOUT = '''\
 def in_layout(value, size, stride, torch):
@@ -35,6 +36,15 @@ def flatten(results):
 
 BOUND = frozenset({*OUT_VARIANTS, *OUT_VARIANTS.values()})
 """Called as ``torch.mm`` and so on: the same operators by a binding that costs half as much as ``torch.ops``."""
+
+
+def last_uses(schedule: Schedule, kernels: Mapping[str, Kernel]) -> dict[str, int]:
+    """Buffer -> the number of the last group that reads or writes it."""
+    found: dict[str, int] = {}
+    for i, group in enumerate(schedule.groups):
+        used = kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in views_of(group.node)]
+        found.update(dict.fromkeys(used, i))
+    return found
 
 
 def op_name(target: torch._ops.OpOverload) -> str:

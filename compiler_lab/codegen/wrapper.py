@@ -16,12 +16,11 @@ from typing import Any
 import torch
 
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
-from ..lowering.program import views_of
 from ..lowering.sizes import is_number
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
 from .emit import Emitter
-from .externs import FLATTEN, IN_LAYOUT, Externs, where
+from .externs import FLATTEN, IN_LAYOUT, Externs, last_uses, where
 from .ir import Kernel
 
 FAIL = '''\
@@ -51,15 +50,8 @@ class _Wrapper(Externs):
         self.symbols = [s.symbol.name for s in self.program.sizes]
         self.outputs = [o for o in self.program.outputs if isinstance(o, TensorView)]
         self.kept = {o.buffer for o in self.outputs}
-        self.last_use = self._last_uses()
+        self.last_use = last_uses(schedule, self.kernels)
         self.prepared = [self._prepared(g.node) if isinstance(g, ExternGroup) else None for g in schedule.groups]
-
-    def _last_uses(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for i, group in enumerate(self.schedule.groups):
-            used = self.kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in views_of(group.node)]
-            found.update(dict.fromkeys(used, i))
-        return found
 
     def static(self, buffer: str) -> bool:
         """True where the buffer's address is the same in every call with one state."""

@@ -21,7 +21,7 @@ from ..lowering.program import views_of
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import ExternGroup, LoopGroup
 from .emit import Emitter
-from .externs import Externs, where
+from .externs import Externs, last_uses, where
 from .ir import CallCode, Kernel
 from .shims import DTYPE_CODES, NoShim, Shim, gives_memory, shim
 
@@ -51,17 +51,10 @@ class _Writer:
         self.pointed: set[str] = set()  # buffers whose address has a name already
         self.symbols: dict[str, Shim] = {}
         self.decisions: list[Decision] = []
-        self.last = self._last_uses()
+        self.last = last_uses(schedule, self.kernels)
         self.kept = {o.buffer for o in self.program.outputs if isinstance(o, TensorView)}
         self.body, self.e = Emitter(), Emitter(before=first)
         self.layout((-(-max(schedule.plan.arena_bytes, 1) // 64) * 64,), (1,), torch.uint8)
-
-    def _last_uses(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for i, group in enumerate(self.schedule.groups):
-            used = self.kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in views_of(group.node)]
-            found.update(dict.fromkeys(used, i))
-        return found
 
     # ---- names and numbers ----
 
@@ -223,14 +216,19 @@ class _Writer:
             self._call(made, ["out"], group.node, parents)
             self.body.line(f"if (!done) {self._python_call(group, position)};", parents)
 
-    def _allocated(self, group: ExternGroup, position: int, made: Shim, parents: tuple[str, ...]) -> None:
-        """An operator that allocates its results; those that nobody needs are dropped."""
-        b, node = self.body, group.node
+    def _declare(self, node: ExternNode, parents: tuple[str, ...]) -> list[BufferSpec | None]:
+        """Names for the addresses of an operator's results; None for each that nobody needs."""
         specs = [s if s is not None and (s.name in self.kept or s.name in self.last) else None for s in node.outputs]
         for s in specs:
             if s is not None:
                 self.pointed.add(s.name)
-                b.line(f"void* {self.names[s.name]};", parents)
+                self.body.line(f"void* {self.names[s.name]};", parents)
+        return specs
+
+    def _allocated(self, group: ExternGroup, position: int, made: Shim, parents: tuple[str, ...]) -> None:
+        """An operator that allocates its results; those that nobody needs are dropped."""
+        b, node = self.body, group.node
+        specs = self._declare(node, parents)
         with b.block("{", parents):
             for declaration in (*made.locals, f"H {', '.join(f'r{i} = nullptr' for i in range(len(specs)))};"):
                 b.line(declaration, parents)
@@ -254,11 +252,7 @@ class _Writer:
                 self._fresh(spec, parents)
             b.line(f"{self._python_call(group, position)};", parents, node.stack)
             return
-        specs = [s if s is not None and (s.name in self.kept or s.name in self.last) else None for s in node.outputs]
-        for s in specs:
-            if s is not None:
-                self.pointed.add(s.name)
-                b.line(f"void* {self.names[s.name]};", parents)
+        specs = self._declare(node, parents)
         with b.block("{", parents):
             b.line(f"auto made = {self._python_call(group, position)};", parents, node.stack)
             self._take(specs, parents)

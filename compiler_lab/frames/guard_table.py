@@ -26,6 +26,7 @@ from ..core.fx import describe
 from ..core.provenance import Stack, own_location
 from .hook import Root
 from .ir import Guard
+from .sources import has
 
 # compared by C++ with ==, which for these is exact once the types agree
 SIMPLE = (int, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -251,14 +252,6 @@ def _install_no_attr(root: Root, node: Any, names: tuple[str, ...], text: str, v
         root.leaf(node, "no_hasattr", name, text=text)
 
 
-def _has(value: Any, name: str) -> bool:
-    try:
-        getattr(value, name)
-    except Exception:  # noqa: BLE001 - as in C++: an attribute whose reading raises anything counts as absent
-        return False
-    return True
-
-
 def _leaf(kind: str) -> Callable[[Root, Any, Any, str, Any], None]:
     return lambda root, node, facts, text, value: root.leaf(node, kind, text=text)
 
@@ -332,7 +325,7 @@ LEAVES: dict[str, Row] = {
     "no_attr": Row(
         lambda guard, value, died: _names(guard),
         _install_no_attr,
-        lambda value, names: not any(_has(value, n) for n in names),
+        lambda value, names: not any(has(value, n) for n in names),
         lambda names: f"no attribute {' or '.join(names)}",
         lambda value: f"{show(value)} with it",
     ),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .hook import GuardRoot, surface
+from .sources import has
 
 IMMORTAL = ("builtins", "collections", "torch")
 """Modules whose classes live as long as the process."""
@@ -77,7 +78,7 @@ class PythonRoot:
         self._example = example
         self._check: Callable[[dict[str, Any]], bool] | None = None
         self.manager = Place("", None, name="L")
-        self._space: dict[str, Any] = {**SPACE, "state": self._state.manager.check, "has": _has}
+        self._space: dict[str, Any] = {**SPACE, "state": self._state.manager.check, "has": has}
         self._relations: list[tuple[str, list[Place]]] = []
         self._last: list[str] = []
         self._tensors: list[tuple[Place, Any, list[int], list[int]]] = []
@@ -168,11 +169,3 @@ class PythonRoot:
         for text, places in self._relations:
             yield f"if {text.format(*(p.name for p in places))}: return False"
         yield from (f"if {text}: return False" for text in self._last)
-
-
-def _has(value: Any, name: str) -> bool:
-    try:
-        getattr(value, name)
-    except Exception:  # noqa: BLE001 - as in C++: an attribute whose reading raises anything counts as absent
-        return False
-    return True

@@ -164,3 +164,12 @@ def expression(source: Source) -> str:
         return f"type({base}).{source.key}"
     key = source.key
     return f"{base}[{key!r}]" if isinstance(key, (str, int, float, bool, tuple, type(None))) else f"{base}[{type(key).__name__}]"
+
+
+def has(value: Any, name: str) -> bool:
+    """Whether the attribute can be read, as guards ask."""
+    try:
+        getattr(value, name)
+    except Exception:  # noqa: BLE001 - as in C++: an attribute whose reading raises anything counts as absent
+        return False
+    return True

@@ -36,7 +36,7 @@ from .values.functions import Cell, Scope
 from .values.lift import lift, raised_from
 from .values.objects import ExceptionValue
 from .values.symbolic import SYMBOLIC, SymbolicValue, symbolic
-from .values.tensor import TensorValue, overlaps
+from .values.tensor import TensorValue, memory_of, overlaps
 from .values.wrap import wrap
 
 if TYPE_CHECKING:
@@ -459,15 +459,10 @@ class Tracer:
         item.meta.update(val=part, stack=self.stack(), parents=())
         return self.result(item, part)
 
-    def memory_of(self, fake: torch.Tensor) -> int:
-        """The memory of a tensor: for an input that of the real one, since inputs that share memory may have fakes that do not."""
-        storage: int = fake.untyped_storage()._cdata
-        return self.memory[storage] if storage in self.memory else storage
-
     def _change(self, value: TensorValue) -> None:
         """Note which inputs a change of ``value`` reaches: itself, or the inputs that it is a view of."""
         storage = value.fake.untyped_storage()._cdata
-        if self.memory_of(value.fake) in self.frozen:
+        if memory_of(self, value.fake) in self.frozen:
             raise self.refuse("autograd-api", f"{value.describe()} is changed, and was reached through .data")
         if any(storage in s.memory for s in self.subgraphs):
             raise self.refuse("higher-order", f"{value.describe()}, from outside, is changed inside a function that becomes a graph")

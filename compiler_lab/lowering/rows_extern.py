@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from .builder import Builder, Decline
 from .ir import BufferSpec, TensorView
-
-Numbers = Sequence[int]
 
 
 def channels_last(size: Sequence[int]) -> tuple[int, ...]:
@@ -38,47 +37,19 @@ def in_layout(b: Builder, view: TensorView) -> TensorView:
     return b.copy(view, spec, "channels_last")
 
 
-def convolution(
-    b: Builder,
-    input: TensorView,
-    weight: TensorView,
-    bias: TensorView | None,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    transposed: bool,
-    output_padding: Numbers,
-    groups: int,
-) -> TensorView:
-    if transposed or b.device.type != "cpu":
-        raise Decline("library call")
-    args = (in_layout(b, input), in_layout(b, weight), bias, stride, padding, dilation, transposed, output_padding, groups)
-    return b.extern(torch.ops.aten.convolution.default, args, {}, layout=channels_last)
+def channels_last_call(op: OpOverload, tensors: int) -> Callable[..., Any]:
+    """Of a convolution or its backward: first its tensors, then bias or its sizes, stride, padding, dilation, transposed and so on."""
 
+    def row(b: Builder, *args: Any) -> Any:
+        transposed = args[tensors + 4]
+        if transposed or b.device.type != "cpu":
+            raise Decline("library call")
+        return b.extern(op, (*(in_layout(b, t) for t in args[:tensors]), *args[tensors:]), {}, layout=channels_last)
 
-def convolution_backward(
-    b: Builder,
-    grad_output: TensorView,
-    input: TensorView,
-    weight: TensorView,
-    bias_sizes: Numbers | None,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    transposed: bool,
-    output_padding: Numbers,
-    groups: int,
-    output_mask: Sequence[bool],
-) -> Any:
-    if transposed or b.device.type != "cpu":
-        raise Decline("library call")
-    tensors = tuple(in_layout(b, t) for t in (grad_output, input, weight))
-    args = (*tensors, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask)
-    return b.extern(torch.ops.aten.convolution_backward.default, args, {}, layout=channels_last)
+    return row
 
 
 EXTERNS: dict[str, Callable[..., Any]] = {
-    "aten.convolution.default": convolution,
-    "aten.convolution_backward.default": convolution_backward,
+    str(op): channels_last_call(op, tensors) for op, tensors in ((torch.ops.aten.convolution.default, 2), (torch.ops.aten.convolution_backward.default, 3))
 }
 """Operator name -> row."""

@@ -103,7 +103,7 @@ class TensorValue(Value):
 
     def _data(self, t: Tracer) -> Value:
         """The same memory without history. A change through it would go unnoticed by autograd, unlike one through ``detach``: it is refused."""
-        t.frozen.add(t.memory_of(self.fake))
+        t.frozen.add(memory_of(t, self.fake))
         return t.op("detach", [self])
 
     def has_extra(self, name: str) -> bool:
@@ -184,6 +184,12 @@ def _numbers(t: Tracer, owner: TensorValue, name: str, args: Args) -> Value:
     if type(dim) is not int or not -owner.fake.dim() <= dim < owner.fake.dim():
         return t.op(name, [owner, *args])
     return size_of(t, owner, name, dim)
+
+
+def memory_of(t: Tracer, fake: torch.Tensor) -> int:
+    """The memory of a tensor: for an input that of the real one, since inputs that share memory may have fakes that do not."""
+    storage: int = fake.untyped_storage()._cdata
+    return t.memory[storage] if storage in t.memory else storage
 
 
 def overlaps(written: torch.Tensor, others: Iterable[torch.Tensor], key: Any = None) -> bool:
