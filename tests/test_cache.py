@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,13 @@ from compiler_lab.runtime.cache import Cache, cache_root, is_writable, key_of, o
 from .conftest import run_threads
 
 KEY = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def _no_private_cache_is_left() -> Iterator[None]:
+    """The private cache serves every folder of a process: the next test's must not find this one's libraries in it."""
+    yield
+    private_cache.cache_clear()
 
 
 def test_published_is_found(tmp_path: Path) -> None:
