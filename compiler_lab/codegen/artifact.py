@@ -27,6 +27,7 @@ REASONS: dict[str, str] = {
     "rows_vary": "threads share the outer loops, whose size varies; each call asks whether that pays",
     "one_iteration": "there is one iteration of the outer loops, and its sweeps are short",
     "same_loops": "the loops of an earlier kernel, on other buffers: they are compiled once and called by both",
+    "conditions_on_lanes": "where a comparison of places has one outcome for all lanes of a block, neither it nor the other side is computed",
     "conditions_on_place": "a comparison of the place with a constant, or a division of it, has one outcome in each piece",
     # the wrapper, and each extern call in it
     "exported": "torch exports a C function for it",

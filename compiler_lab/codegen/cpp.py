@@ -29,6 +29,7 @@ from ..scheduling.ir import LoopGroup
 from . import cpp_serial, cpp_tiles
 from .artifact import Kernels
 from .cpp_body import BAD_INDEX, NO_MEMORY, ZERO_DIVISION, Bodies, Statement
+from .cpp_cases import in_cases
 from .cpp_columns import columns, strip_width, strips
 from .cpp_loops import LONG, THREADS, KernelCode, Mode, plain_sweep
 from .cpp_ops import compute_type
@@ -167,7 +168,9 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
         if len(k.pieces) > 1:
             decisions.append(Decision("cut", (where,), f"{len(k.pieces)} pieces", "conditions_on_place"))
     elif numel(group.outer):
-        k.phases = [bodies.phase(p) for p in group.phases]
+        k.phases = [in_cases(bodies, p) for p in group.phases]
+        if count := sum(len(p.cases) for p in k.phases):
+            decisions.append(Decision("cut", (where,), f"{count} cases", "conditions_on_lanes"))
     e.line()
     head = len(e.lines)
     origins = ", ".join(dict.fromkeys(n.origin or n.name for n in group.nodes))

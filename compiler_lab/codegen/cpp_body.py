@@ -11,7 +11,7 @@ beyond loads and indices: one op of the program stays one statement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from ..lowering.reals import Real
 from ..lowering.sizes import Size, plain, same
 from ..scheduling.ir import LoopGroup, Phase
 from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
-from .cpp_pieces import Mapped, difference, outcome
+from .cpp_pieces import COMPARISONS, PLACES, Mapped, difference, outcome, sum_of_places, within
 from .cpp_reduce import BETTER, UNCUT, Reduction, Tile, lanes_for, numel, proper, tile
 from .math_table import LOAD, STORAGE, STORE
 
@@ -35,11 +35,14 @@ BAD_INDEX, ZERO_DIVISION, NO_MEMORY = "bad_index", "zero_division", "no_memory"
 
 @dataclass(frozen=True)
 class Value:
-    """A C++ expression without side effects (a name or a literal) and the loop variables it changes with; or an ``array`` over lanes."""
+    """A C++ expression without side effects (a name or a literal) and the loop variables it changes with; or an ``array`` over lanes.
+
+    ``place``: what it is, where it is an integer that follows from the place."""
 
     text: str
     variables: frozenset[str] = frozenset()
     array: bool = False
+    place: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Load:
 
 @dataclass
 class Statement:
-    """One line. ``flag`` is the error flag it sets, if any; ``parents`` grows as users share it."""
+    """One line. ``flag`` is the error flag it sets, ``defines`` the name it declares, if any; ``parents`` grows as users share it."""
 
     text: str
     variables: frozenset[str]
@@ -62,6 +65,7 @@ class Statement:
     stack: Stack
     flag: str = ""
     load: Load | None = None
+    defines: str = ""
 
 
 @dataclass
@@ -74,6 +78,15 @@ class Scope:
 
 
 @dataclass
+class Case:
+    """A sweep over lanes in all of which conditions on the place come out one way: ``when`` tells of the lanes from ``at``."""
+
+    when: str
+    sweep: list[Statement]
+    values: list[str]  # what each reduction of the phase takes
+
+
+@dataclass
 class PhaseCode:
     """``sweep``: over the full space. ``after``: once for each outer point, after it (all there is in an "outer" phase)."""
 
@@ -83,6 +96,7 @@ class PhaseCode:
     after: list[Statement]
     tile: Tile = field(default_factory=lambda: tile((), 1))
     """How a sweep with reductions is cut into blocks."""
+    cases: list[Case] = field(default_factory=list[Case])
 
 
 class Bodies:
@@ -110,6 +124,8 @@ class Bodies:
         self.width = 1  # column: how many lanes a scratch row has for each of its elements
         self.stored: dict[str, Index] = {}
         self.doomed = False  # it indexes into nothing: every run is an error
+        self.open: dict[fx.Node, Index] = {}  # comparisons of places that come out in both ways: ``a - b``
+        self.decided: Mapping[fx.Node, bool] = {}  # what they give in the case that is being written
 
     def piece(self, mapping: Mapped) -> Bodies:
         """The same group over one piece of its space; temporaries go on being numbered."""
@@ -192,7 +208,7 @@ class NodeCode:
 
     def define(self, text: str, variables: frozenset[str], n: fx.Node, dtype: torch.dtype) -> Value:
         value = Value(self.bodies.name(), variables)
-        self.add(f"{compute_type(dtype)} {value.text} = {text};", variables, n)
+        self.add(f"{compute_type(dtype)} {value.text} = {text};", variables, n).defines = value.text
         return value
 
     def once(self, key: Any, ctype: str, text: str, variables: frozenset[str], n: fx.Node) -> Value:
@@ -201,7 +217,8 @@ class NodeCode:
             found[1].parents = tuple(dict.fromkeys((*found[1].parents, self.id)))
             return found[0]
         value = Value(self.bodies.name(), variables)
-        self.scope.made[key] = value, self.add(f"{ctype} {value.text} = {text};", variables, n)
+        self.scope.made[key] = value, (statement := self.add(f"{ctype} {value.text} = {text};", variables, n))
+        statement.defines = value.text
         return value
 
     def store(self) -> None:
@@ -262,12 +279,15 @@ class NodeCode:
         text = None
         if op == "pow" and operands[1].target is ops.constant and not isinstance(operands[1].args[0], Real):
             text = power(texts[0], float(operands[1].args[0]), dtype)  # type: ignore[arg-type]
-        return self.define(text or expression(op, dtype, n.meta["dtype"], texts), variables, n, n.meta["dtype"])
+        value = self.define(text or expression(op, dtype, n.meta["dtype"], texts), variables, n, n.meta["dtype"])
+        return replace(value, place=sum_of_places(op, [v.place for v in values], dtype))
 
     def known_outcome(self, n: fx.Node) -> Value | None:
         """What a condition on the place has decided: a comparison, what is made of it, the branch that ``where`` takes."""
-        if (index := difference(n)) is not None:
-            decided = outcome(n.target.__name__, *index.substitute(self.bodies.mapping).range())  # type: ignore[union-attr]
+        if (index := self.difference(n)) is not None:
+            decided = outcome(n.target.__name__, *index.range())  # type: ignore[union-attr]
+            if decided is None:
+                self.bodies.open[n], decided = index, self.bodies.decided.get(n)
             return None if decided is None else Value("true" if decided else "false")
         if n.target is ops.where:
             condition, yes, no = n.args
@@ -279,6 +299,15 @@ class NodeCode:
                 if isinstance(a, fx.Node) and isinstance(b, fx.Node) and a.meta["dtype"] == torch.bool and (text := self.value(a).text) in ("true", "false"):
                     return Value(text) if text == absorbs else self.value(b)
         return None
+
+    def difference(self, n: fx.Node) -> Index | None:
+        """``a - b`` of a comparison of two places, over the variables of the piece."""
+        if n.target not in COMPARISONS:
+            return None
+        if (index := difference(n)) is not None:
+            return index.substitute(self.bodies.mapping)
+        a, b = (self.value(side).place for side in n.args)  # type: ignore[arg-type]
+        return None if a is None or b is None else a - b
 
     def load(self, n: fx.Node) -> Value:
         buffer, index, *indirect = n.args
@@ -314,7 +343,7 @@ class NodeCode:
         number, dtype = n.args
         if isinstance(number, Real):
             return self.once(("real", number), "double", number.text(), frozenset(), n)
-        return Value(literal(number, dtype))  # type: ignore[arg-type]
+        return Value(literal(number, dtype), place=Index.of(int(number)) if dtype in PLACES else None)  # type: ignore[arg-type]
 
     def to_dtype(self, n: fx.Node) -> Value:
         source, target = n.args
@@ -322,13 +351,15 @@ class NodeCode:
         value = self.value(source)
         if source.meta["dtype"] == target:
             return value
-        return self.define(conversion(value.text, source.meta["dtype"], target), value.variables, n, target)
+        made = self.define(conversion(value.text, source.meta["dtype"], target), value.variables, n, target)
+        return replace(made, place=within(value.place, target))
 
     def index_value(self, n: fx.Node) -> Value:
         index, dtype, *indirect = n.args
         assert isinstance(index, Index) and isinstance(dtype, torch.dtype)
         text, variables = self.index(index, [self.value(a) for a in indirect if isinstance(a, fx.Node)], n)
-        return self.define(conversion(f"int64_t({text})", torch.int64, dtype), variables, n, dtype)
+        made = self.define(conversion(f"int64_t({text})", torch.int64, dtype), variables, n, dtype)
+        return made if indirect else replace(made, place=within(index.substitute(self.bodies.mapping), dtype))
 
     def indirect(self, n: fx.Node) -> Value:
         source, size, wrap = n.args

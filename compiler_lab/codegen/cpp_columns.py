@@ -154,7 +154,7 @@ class _Lanes:
                 start, stop = block_bounds(t, v)
                 stack.enter_context(self.e.block(loop(v.name, stop, start), parents))
                 emit(self.e, level)
-            self.loop(levels[-1], [(r, r.step("lane", linear(self.k.group.inner))) for r in phase.reductions])
+            self.loop(levels[-1], [(r, r.step("lane", linear(self.k.group.inner), r.value)) for r in phase.reductions])
 
     def merge(self, r: Reduction, source: str, index: str) -> str:
         if r.is_arg:

@@ -104,8 +104,11 @@ def nest(e: Emitter, stack: ExitStack, variables: Sequence[Var], levels: Sequenc
 
 
 def plain_sweep(e: Emitter, statements: Sequence[Statement], variables: Sequence[Var], parallel: bool) -> None:
-    """Loops over all of ``variables`` without a reduction, the last one as vector code."""
+    """Loops over all of ``variables`` without a reduction, the last one that a statement needs as vector code."""
     order, parents, clause = proper(variables), parents_of(statements), flags(statements)
+    needed = frozenset[str]().union(*(s.variables for s in statements))
+    while order and order[-1].name not in needed:
+        order = order[:-1]
     if not order:
         return emit(e, statements)
     *rest, last = order

@@ -26,6 +26,10 @@ MOST_CUTS = 7
 WORTH_CUTTING = 4096
 """A smaller loop stays whole: each piece repeats the statements."""
 
+COMPARISONS = frozenset((ops.lt, ops.le, ops.gt, ops.ge, ops.eq, ops.ne))
+PLACES = (torch.int64, torch.int32)
+"""What numbers of the place are counted in."""
+
 Mapped = Mapping[Var, Index]
 
 
@@ -44,19 +48,41 @@ def outcome(op: str, low: int, high: int) -> bool | None:
 
 def difference(n: fx.Node) -> Index | None:
     """``a - b`` of a comparison of integers that are numbers of the place, or constants; None where it is not one."""
-    if len(n.args) != 2 or n.target.__name__ not in ("lt", "le", "gt", "ge", "eq", "ne"):  # type: ignore[union-attr]
+    if n.target not in COMPARISONS:
         return None
     sides = [_place(a) for a in n.args if isinstance(a, fx.Node)]
     return sides[0] - sides[1] if len(sides) == 2 and sides[0] is not None and sides[1] is not None else None
 
 
 def _place(n: fx.Node) -> Index | None:
-    dtype = n.meta["dtype"]
-    if dtype not in (torch.int64, torch.int32):
+    if n.meta["dtype"] not in PLACES:
         return None
     if n.target is ops.index_value:
         return n.args[0]  # type: ignore[return-value]
     return Index.of(int(n.args[0])) if n.target is ops.constant else None  # type: ignore[arg-type]
+
+
+def sum_of_places(op: str, operands: Sequence[Index | None], dtype: torch.dtype) -> Index | None:
+    """The sum, difference or multiple of integers that follow from the place."""
+    if len(operands) != 2:
+        return None
+    a, b = operands
+    if a is None or b is None:
+        return None
+    if op in ("add", "sub"):
+        return within(a + b if op == "add" else a - b, dtype)
+    if op == "mul" and not (a.terms and b.terms):
+        return within(a * b.const if a.terms else b * a.const, dtype)
+    return None
+
+
+def within(place: Index | None, dtype: torch.dtype) -> Index | None:
+    """``place`` if ``dtype`` holds it; an integer that wraps is no place."""
+    if place is None or dtype not in PLACES:
+        return None
+    low, high = place.range()
+    info = torch.iinfo(dtype)
+    return place if at_most(info.min, low) and at_most(high, info.max) else None
 
 
 def by_conditions(group: LoopGroup) -> tuple[Mapped, ...]:

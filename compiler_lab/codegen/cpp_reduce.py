@@ -225,11 +225,11 @@ class Reduction:
         lines = (f"{self.total_type} {self.total} = {self.start(self.total_type)};",)
         return (*lines, f"int64_t {self.total}_at = -1;") if self.is_arg else lines
 
-    def step(self, lane: str, place: str) -> str:
-        """Takes the element into lane ``lane``; ``place`` is its index within the reduced space."""
+    def step(self, lane: str, place: str, value: str) -> str:
+        """Takes the element ``value`` into lane ``lane``; ``place`` is its index within the reduced space."""
         if self.is_arg:
-            return f"step_{self.kind}({self.lanes}[{lane}], {self.lanes}_at[{lane}], {self.value}, {self.places}({place}));"
-        return STEP[self.kind].format(lane=f"{self.lanes}[{lane}]", value=self.value)
+            return f"step_{self.kind}({self.lanes}[{lane}], {self.lanes}_at[{lane}], {value}, {self.places}({place}));"
+        return STEP[self.kind].format(lane=f"{self.lanes}[{lane}]", value=value)
 
     def combine(self, total: str, value: str) -> str:
         return STEP[self.kind].format(lane=total, value=value)

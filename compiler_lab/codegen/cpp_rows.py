@@ -45,7 +45,7 @@ def rows(k: KernelCode) -> None:
 
 def _phase(k: KernelCode, phase: PhaseCode) -> None:
     empty = numel(k.group.inner) == 0
-    if phase.reductions:
+    if phase.reductions or phase.cases:
         reduce_sweep(k, phase, empty)
     elif not empty:
         plain_sweep(k.e, phase.sweep, k.group.inner, k.mode == "inner")
@@ -53,11 +53,16 @@ def _phase(k: KernelCode, phase: PhaseCode) -> None:
 
 
 def reduce_sweep(k: KernelCode, phase: PhaseCode, empty: bool) -> None:
-    """One sweep with reductions: totals are declared, lanes filled and folded block by block."""
+    """One sweep with reductions, or in cases: totals are declared, lanes filled and folded block by block."""
     e, inner, reductions = k.e, proper(k.group.inner), phase.reductions
     t = phase.tile
     shared = k.mode == "inner" and not t.single
-    levels = place(phase.sweep, inner, _depths(t, len(inner)) if shared else None)
+    allowed = _depths(t, len(inner)) if shared else None
+    levels, cases = place(phase.sweep, inner, allowed), list[list[Statement]]()
+    for case in phase.cases:
+        *around, lanes = place(case.sweep, inner, allowed)
+        levels[:-1] = [a + b for a, b in zip(levels[:-1], around, strict=True)]
+        cases.append(lanes)
     if not empty:
         emit(e, levels[0])
     for r in reductions:
@@ -75,7 +80,7 @@ def reduce_sweep(k: KernelCode, phase: PhaseCode, empty: bool) -> None:
         open_blocks(e, stack, t, levels[1 : depth + 1], parents)
         for r in reductions:
             lines(e, r, r.declare(r.lanes, r.lane_type, t.width))
-        _block(k, phase, t, levels[depth + 1 :])
+        _block(k, phase, t, levels[depth + 1 :], cases)
         for r in reductions:
             lines(e, r, _leave_part(r, t) if shared else (r.merge(t.width),))
     if shared:
@@ -88,7 +93,7 @@ def _depths(t: Tile, depth: int) -> tuple[int, ...]:
     return (0, *range(max(first, 1), depth + 1))
 
 
-def _block(k: KernelCode, phase: PhaseCode, t: Tile, levels: Sequence[list[Statement]]) -> None:
+def _block(k: KernelCode, phase: PhaseCode, t: Tile, levels: Sequence[list[Statement]], cases: Sequence[list[Statement]]) -> None:
     """The loops of one block; the last one in groups of ``width`` lanes."""
     e = k.e
     variables = (*((t.split,) if t.split else ()), *t.inside)
@@ -101,10 +106,10 @@ def _block(k: KernelCode, phase: PhaseCode, t: Tile, levels: Sequence[list[State
         if not variables:
             return _steps(k, phase, [], "0")
         last = variables[-1]
-        _lane_loops(k, phase, t, last, innermost)
+        _lane_loops(k, phase, t, last, innermost, cases)
 
 
-def _lane_loops(k: KernelCode, phase: PhaseCode, t: Tile, last: Var, statements: list[Statement]) -> None:
+def _lane_loops(k: KernelCode, phase: PhaseCode, t: Tile, last: Var, statements: list[Statement], cases: Sequence[list[Statement]]) -> None:
     e, w = k.e, t.width
     parents = parents_of(statements, phase.reductions)
     start, stop = block_bounds(t, last)
@@ -115,10 +120,11 @@ def _lane_loops(k: KernelCode, phase: PhaseCode, t: Tile, last: Var, statements:
             _steps(k, phase, statements, last.name)
         return
     with e.block(f"for (int64_t at = {start}; at + {w} <= {stop}; at += {w}) {{", parents):
-        e.line(pragma, parents)
-        with e.block(loop("lane", w), parents):
-            e.line(f"const int64_t {last.name} = at + lane;", parents)
-            _steps(k, phase, statements, "lane")
+        for case, body in zip(phase.cases, cases, strict=True):
+            with e.block(f"if ({case.when}) {{", parents):
+                _lanes(k, phase, last, w, body, case.values)
+                e.line("continue;", parents)
+        _lanes(k, phase, last, w, statements)
     if last.size % w:
         left = str(last.size % w) if start == "0" else f"({stop} - {start}) % {w}"
         e.line(pragma, parents)
@@ -127,10 +133,18 @@ def _lane_loops(k: KernelCode, phase: PhaseCode, t: Tile, last: Var, statements:
             _steps(k, phase, statements, "lane")
 
 
-def _steps(k: KernelCode, phase: PhaseCode, statements: list[Statement], lane: str) -> None:
+def _lanes(k: KernelCode, phase: PhaseCode, last: Var, width: int, statements: list[Statement], values: Sequence[str] = ()) -> None:
+    parents = parents_of(statements, phase.reductions)
+    k.e.line(f"#pragma omp simd{flags(statements)}", parents)
+    with k.e.block(loop("lane", width), parents):
+        k.e.line(f"const int64_t {last.name} = at + lane;", parents)
+        _steps(k, phase, statements, "lane", values)
+
+
+def _steps(k: KernelCode, phase: PhaseCode, statements: list[Statement], lane: str, values: Sequence[str] = ()) -> None:
     emit(k.e, statements)
-    for r in phase.reductions:
-        lines(k.e, r, (r.step(lane, linear(k.group.inner)),))
+    for r, value in zip(phase.reductions, values or [r.value for r in phase.reductions], strict=True):
+        lines(k.e, r, (r.step(lane, linear(k.group.inner), value),))
 
 
 def linear(variables: Sequence[Var]) -> str:

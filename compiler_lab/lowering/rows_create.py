@@ -279,8 +279,9 @@ def arange(b: Builder, start: Number, end: Number | None = None, step: Number = 
     spec = b.like(b.val)
     if not spec.dtype.is_floating_point and not all(isinstance(v, (int, Size)) for v in (first, step)):
         raise Decline("fractional range")
-    compute = torch.float64 if spec.dtype.is_floating_point else torch.int64
-    return b.loop(spec, lambda body, point: body.index_value(point[0], torch.int64).to(compute) * step + first)
+    if not spec.dtype.is_floating_point:
+        return b.loop(spec, lambda body, point: body.index_value(point[0] * step + first, torch.int64))  # type: ignore[operator]
+    return b.loop(spec, lambda body, point: body.index_value(point[0], torch.int64).to(torch.float64) * step + first)
 
 
 def iota(b: Builder, length: int, *, start: int, step: int, dtype: torch.dtype, device: Any, requires_grad: bool) -> TensorView:
