@@ -1,6 +1,7 @@
 # make lab    makes the environment, installs the project and opens JupyterLab on labs/
 # make test   makes the environment, installs the project and runs everything CI runs
 # make fuzz   runs 10,000 generated programs, compiled and in Python (make fuzz PROGRAMS=500 FIRST=20000)
+# make mutants alters 200 rows of tables, one at a time: do the tests notice? (make mutants MUTANTS=20 FIRST=400)
 # Needs Python 3.11 or 3.12 with venv, a C++ compiler and make; another interpreter: make lab PYTHON=/path/to/python
 
 VENV   ?= .venv
@@ -10,8 +11,9 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 PROGRAMS ?= 10000
 FIRST  ?= 0
+MUTANTS ?= 200
 
-.PHONY: lab test env lint types tests notebooks node bench fuzz golden clean
+.PHONY: lab test env lint types tests notebooks node bench fuzz mutants golden clean
 
 lab: env
 	$(BIN)/jupyter lab labs
@@ -51,6 +53,10 @@ bench: env
 # nightly: generated programs, compiled and compared with Python; failing ones are written to fuzz_failures/
 fuzz: env
 	$(BIN)/python -m tests.fuzz --programs $(PROGRAMS) --first $(FIRST) --jobs $(JOBS)
+
+# nightly: one row of a table altered at a time; the differential tests have to notice each (benchmarks/mutants.md)
+mutants: env
+	$(BIN)/python -m tests.mutate --mutants $(MUTANTS) --first $(FIRST)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache fuzz_failures

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import compiler_lab
-from compiler_lab.aot.bans import Split, ban
+from compiler_lab.aot.bans import CONVOLUTION, FUSIBLE, MATMUL, Split, ban
 from compiler_lab.aot.ir import JointGraph
 from compiler_lab.aot.partition import Partition, partition
 from compiler_lab.aot.policy import Policy
@@ -49,6 +49,8 @@ def split_of(joint: JointGraph) -> Split:
         (lambda a: F.embedding(torch.tensor([1]), a).exp(), [(4, 8)], "embedding", "unfusible"),
         (lambda a, b: a.exp() @ b, [(4, 4), (4, 4)], "exp", "materialized"),
         (lambda a: a.exp().sum().exp(), [(64,)], "sum_1", "reduction"),
+        (lambda a: a.exp().sum(1).exp(), [(4, 5)], "sum_1", "reduction"),
+        (lambda a: a.exp().sum(1).exp(), [(5, 4)], "sum_1", None),
         (lambda a: a.exp(), [(4,)], "exp", None),
         (lambda a: a.t().exp(), [(4, 4)], "t", None),
         (lambda a: a * torch.ones(4), [(4,)], "ones", None),
@@ -59,6 +61,60 @@ def test_ban(f: Callable[..., Any], shapes: list[tuple[int, ...]], node: str, re
     (found,) = [n for n in joint.graph.nodes if n.name == node]
     got = ban(found, split_of(joint))
     assert got == (reason and Decision("ban", (f"aot.joint/{node}",), "refused", reason, {"bytes": nbytes(found.meta["val"])}))
+
+
+NEVER_TRACED = {"aten.__and__", "aten.__or__", "aten._unsafe_view", "aten.broadcast_tensors", "aten.sum_to_size", "aten.type_as"}
+"""Written in other operators where they are traced, or a view here."""
+
+
+def test_what_torch_computes_again_may_be_computed_again() -> None:
+    from torch._functorch.partitioners import get_default_op_list
+
+    ops = {
+        f"aten.{p._qualified_op_name.removeprefix('aten::')}": p for p in get_default_op_list().recomputable_ops if isinstance(p, torch._ops.OpOverloadPacket)
+    }
+
+    def known(packet: torch._ops.OpOverloadPacket) -> bool:
+        """Its tags or its schema say that it may."""
+        overloads = [getattr(packet, name) for name in packet.overloads()]
+        return any(torch.Tag.pointwise in o.tags or any(r.alias_info is not None and not r.alias_info.is_write for r in o._schema.returns) for o in overloads)
+
+    listed = {name for name, packet in ops.items() if packet._qualified_op_name.startswith("aten::") and not known(packet)}
+    assert listed - FUSIBLE <= NEVER_TRACED
+    assert FUSIBLE <= ops.keys()
+
+
+PRODUCTS = {
+    "mm": "ij,jk->ik", "bmm": "bij,bjk->bik", "mv": "ij,j->i", "dot": "i,i->", "vdot": "i,i->", "matmul": "ij,jk->ik", "linear": "ij,kj->ik",
+    "addmm": "ij,jk->ik", "baddbmm": "bij,bjk->bik", "addbmm": "bij,bjk->ik", "addmv": "ij,j->i", "_addmm_activation": "ij,jk->ik", "_int_mm": "ij,jk->ik",
+    "_scaled_mm": "ij,jk->ik",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_matrices(name: str) -> None:
+    """An operator that computes the product is in the table."""
+    size = dict(zip("bijk", (2, 32, 16, 8), strict=True))
+    a, b = (torch.randint(0, 3, [size[c] for c in part]) for part in PRODUCTS[name].partition("->")[0].split(","))
+    want, op = torch.einsum(PRODUCTS[name], a, b), getattr(torch.ops.aten, name)
+    if name == "_scaled_mm":
+        one, eighth = torch.ones(()), torch.float8_e4m3fn
+        got = op(a.to(eighth), b.t().contiguous().t().to(eighth), one, one, out_dtype=torch.float32)
+    elif name == "_int_mm":
+        got = op(a.to(torch.int8), b.to(torch.int8))
+    else:
+        got = op(*([torch.zeros(want.shape)] if "add" in name else []), a.float(), b.float())
+    torch.testing.assert_close(got.long(), want)
+    assert f"aten.{name}" in MATMUL
+    assert {n.removeprefix("aten.") for n in MATMUL} == PRODUCTS.keys()
+
+
+def test_every_convolution_of_torchs_flop_counter_is_in_the_table() -> None:
+    from torch.utils.flop_counter import flop_registry
+
+    counted = {f"aten.{op._qualified_op_name.removeprefix('aten::')}" for op in flop_registry if isinstance(op, torch._ops.OpOverloadPacket)}
+    assert {n for n in counted if "conv" in n} - {"aten._slow_conv2d_forward"} <= CONVOLUTION
+    assert CONVOLUTION == {n for n in CONVOLUTION if hasattr(torch.ops.aten, n.removeprefix("aten."))} and "aten.convolution_overrideable" in CONVOLUTION
 
 
 def test_random_numbers_are_drawn_once() -> None:

@@ -16,7 +16,7 @@ VARIABLES = tuple(Var(name, size) for name, size in zip("abc", (4, 6, 3), strict
 Steps = list[tuple[str, int, int]]
 
 STEPS: st.SearchStrategy[Steps] = st.lists(
-    st.tuples(st.sampled_from(["var", "const", "mul", "div", "mod", "sub"]), st.integers(0, 2), st.integers(1, 12)), min_size=1, max_size=9
+    st.tuples(st.sampled_from(["var", "const", "mul", "div", "mod", "sub", "rest", "whole"]), st.integers(0, 2), st.integers(1, 12)), min_size=1, max_size=9
 )
 
 
@@ -35,6 +35,10 @@ def build(steps: Steps, values: dict[str, int]) -> tuple[Index, int]:
             index, number = index * n, number * n
         elif kind == "div":
             index, number = index // n, number // n
+        elif kind == "rest":
+            index, number = index - index // n * n, number - number // n * n
+        elif kind == "whole":
+            index, number = index - index % n, number - number % n
         else:
             index, number = index % n, number % n
     return index, number
@@ -86,6 +90,14 @@ def test_equal_expressions_are_equal_values() -> None:
     assert (flat // 2) * 2 + flat % 2 == flat
     assert Index.of(i) + j == Index.of(j) + i
     assert (flat * 3 + 1) // 3 == flat
+    k = Var("k", 2)
+    pair = Index.of(i) * 2 + k
+    assert (pair // 4, pair % 4) == (Index.of(i) // 2, (Index.of(i) % 2) * 2 + k)
+    assert ((pair + 8) // 4, (pair + 8) % 4) == (pair // 4 + 2, pair % 4)
+    assert (pair + 2) // 4 == (Index.of(i) + 1) // 2
+    last, odd = Index.of(i) + 5, (Index.of(i) + 5) // 3
+    assert odd * 6 + last % 3 * 2 == last * 2
+    assert len((odd * 6 + last % 3).terms) == 2
     assert str(flat + 2) == "4*i + j + 2"
 
 

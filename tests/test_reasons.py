@@ -15,11 +15,8 @@ from compiler_lab.core.options import Options
 from compiler_lab.lowering.ir import ExternNode
 from compiler_lab.lowering.lower import lower
 from compiler_lab.lowering.program import LoopProgram
-from compiler_lab.scheduling.fusion import FAR, SMALL_BYTES, schedule
-from compiler_lab.scheduling.merge import FEW_ROWS, LONG_ROW, SMALL_COLUMNS
-from compiler_lab.scheduling.phases import LONG_CHAIN
+from compiler_lab.scheduling.fusion import schedule
 from compiler_lab.scheduling.reasons import REASONS
-from compiler_lab.scheduling.recompute import MOST_NODES
 
 from .loops import Builder, expanded, permuted
 from .lowering_cases import traced
@@ -42,11 +39,11 @@ class Row:
     make: Callable[[bool], LoopProgram | Made]
 
 
-def two(op: str, consumer: str = "neg", size: tuple[int, ...] = (5, 7), turned: bool = False) -> LoopProgram:
+def two(op: str, size: tuple[int, ...] = (5, 7), turned: bool = False, output: bool = False) -> LoopProgram:
     """A value and its reader, which may read it transposed."""
     b = Builder()
     h = b.loop(op, (b.input(*size),))
-    return b.program(b.loop(consumer, (permuted(h, (1, 0)) if turned else h,)))
+    return b.program(b.loop("neg", (permuted(h, (1, 0)) if turned else h,)), *([h] if output else []))
 
 
 def apart(size: tuple[int, ...], shared: bool = False) -> LoopProgram:
@@ -56,11 +53,11 @@ def apart(size: tuple[int, ...], shared: bool = False) -> LoopProgram:
     return b.program(b.loop("neg", (x,)), b.loop("abs", (x if shared else y,)))
 
 
-def broadcast(op: str, rows: int, inputs: int = 1) -> LoopProgram:
+def broadcast(op: str, rows: int, inputs: int = 1, times: int = 1) -> LoopProgram:
     """A row of values that every row of another loop reads, or just as many values."""
     b = Builder()
     x = b.input(5, 7)
-    shift = b.loop(op, tuple(b.input(rows, 7) for _ in range(inputs)))
+    shift = b.loop(op, tuple(b.input(rows, 7) for _ in range(inputs)) * times)
     return b.program(b.loop("neg", (x, expanded(shift, (5, 7)))))
 
 
@@ -116,13 +113,13 @@ def scanned(scan: bool) -> LoopProgram:
     return lower(traced(lambda x: x.exp().cumsum(1) if scan else x.exp().sum(1), torch.empty(5, 7)))
 
 
-def from_call(second: str) -> LoopProgram:
-    """A cheap row of values, of a call's result and of another call's or an input, read by every row of a loop."""
+def from_call(width: int, again: bool = False) -> LoopProgram:
+    """A cheap row of 8 values, of a call's result, which may be wider; every row of a loop reads it, and perhaps the call's result again."""
     b = Builder()
-    w, x = b.input(1, 7), b.input(5, 7)
-    other = b.extern(SIN, (w,), (1, 7)) if second == "call" else w
-    shift = b.loop("neg", (b.extern(SIN, (w,), (1, 7)), other))
-    return b.program(b.loop("neg", (x, expanded(shift, (5, 7)))))
+    x = b.input(5, 8)
+    made = replace(b.extern(SIN, (b.input(1, width),), (1, width)), size=(1, 8))
+    h = b.loop("neg", (made,))
+    return b.program(b.loop("neg", (x, *(expanded(v, (5, 8)) for v in ((h, made) if again else (h,))))))
 
 
 def chain_of(length: int, op: str = "neg") -> LoopProgram:
@@ -180,8 +177,8 @@ ACCEPTED, AGAIN = ("accepted", "same space"), ("accepted", "cheaper than memory"
 ROWS: dict[str, list[Row]] = {
     "same space": [Row("fuse", PAIR, ACCEPTED, ("refused", "loop order"), lambda lift: two("exp", turned=lift))],
     "same rows": [Row("fuse", PAIR, ("accepted", "same rows"), ("refused", "reduction boundary"), lambda lift: centred(4, 6, width=3 if lift else 1))],
-    "small kernels": [Row("fuse", PAIR, ("accepted", "small kernels"), ("refused", "no shared data"), lambda lift: apart((SMALL_BYTES // 8 + lift,)))],
-    "no shared data": [Row("fuse", PAIR, ("refused", "no shared data"), ACCEPTED, lambda lift: apart((SMALL_BYTES // 8 + 1,), shared=lift))],
+    "small kernels": [Row("fuse", PAIR, ("accepted", "small kernels"), ("refused", "no shared data"), lambda lift: apart((2048 + lift,)))],
+    "no shared data": [Row("fuse", PAIR, ("refused", "no shared data"), ACCEPTED, lambda lift: apart((2049,), shared=lift))],
     "different size": [Row("fuse", PAIR, ("refused", "different size"), ACCEPTED, lambda lift: readers(not lift))],
     "broadcast": [Row("fuse", PAIR, ("refused", "broadcast"), ACCEPTED, lambda lift: broadcast("exp", 5 if lift else 1))],
     "loop order": [
@@ -190,12 +187,9 @@ ROWS: dict[str, list[Row]] = {
     ],
     "would make a cycle": [Row("fuse", (0, 2), ("refused", "would make a cycle"), ACCEPTED, lambda lift: around(needs=not lift))],
     "reduction boundary": [
-        Row("fuse", PAIR, ("refused", "reduction boundary"), ACCEPTED, lambda lift: centred(2, LONG_ROW + 1 - lift, width=LONG_ROW + 1 - lift)),
-        Row("fuse", PAIR, ("refused", "reduction boundary"), ACCEPTED, lambda lift: centred(FEW_ROWS - 1 + lift, LONG_ROW + 1, width=LONG_ROW + 1)),
-        Row(
-            "fuse", PAIR, ("refused", "reduction boundary"), ACCEPTED,
-            lambda lift: centred(SMALL_COLUMNS // 8 + (not lift), 8, 0, SMALL_COLUMNS // 8 + (not lift)),
-        ),
+        Row("fuse", PAIR, ("refused", "reduction boundary"), ACCEPTED, lambda lift: centred(2, 16385 - lift, width=16385 - lift)),
+        Row("fuse", PAIR, ("refused", "reduction boundary"), ACCEPTED, lambda lift: centred(7 + lift, 16385, width=16385)),
+        Row("fuse", PAIR, ("refused", "reduction boundary"), ACCEPTED, lambda lift: centred(4097 - lift, 8, 0, 4097 - lift)),
         Row("fuse", PAIR, ("refused", "reduction boundary"), ("accepted", "same rows"), lambda lift: centred(4, 6, width=1 if lift else 3)),
     ],
     "extern": [Row("fuse", PAIR, ("refused", "extern"), ACCEPTED, lambda lift: read_by(call=not lift))],
@@ -205,8 +199,9 @@ ROWS: dict[str, list[Row]] = {
         Row("recompute", (0,), ("refused", "too large"), AGAIN, lambda lift: (broadcast("neg", 1), Options(max_fused_nodes=1 + lift))),
     ],
     "memory would rise": [
-        Row("fuse", (0, -1), ("refused", "memory would rise"), ACCEPTED, lambda lift: distant(FAR - lift)),
-        Row("recompute", (-2,), ("refused", "memory would rise"), AGAIN, lambda lift: from_call("input" if lift else "call")),
+        Row("fuse", (0, -1), ("refused", "memory would rise"), ACCEPTED, lambda lift: distant(48 - lift)),
+        Row("recompute", (-2,), ("refused", "memory would rise"), AGAIN, lambda lift: from_call(11 - lift)),
+        Row("recompute", (-2,), ("refused", "memory would rise"), AGAIN, lambda lift: from_call(11, again=lift)),
     ],
     "indirect access": [Row("fuse", PAIR, ("refused", "indirect access"), ACCEPTED, lambda lift: taken("input" if lift else "values"))],
     "empty": [Row("fuse", PAIR, ("refused", "empty"), ACCEPTED, lambda lift: two("exp", size=(int(lift), 4)))],
@@ -214,7 +209,8 @@ ROWS: dict[str, list[Row]] = {
     "cheaper than memory": [Row("recompute", (0,), AGAIN, ("refused", "expensive"), lambda lift: broadcast("exp" if lift else "neg", 1))],
     "expensive": [
         Row("recompute", (0,), ("refused", "expensive"), AGAIN, lambda lift: broadcast("neg" if lift else "exp", 1)),
-        Row("recompute", (-2,), ("refused", "expensive"), AGAIN, lambda lift: chain_of(MOST_NODES + 1 - lift)),
+        Row("recompute", (-2,), ("refused", "expensive"), AGAIN, lambda lift: chain_of(7 - lift)),
+        Row("recompute", (0,), ("refused", "expensive"), AGAIN, lambda lift: broadcast("neg", 1, times=25 - lift)),
     ],
     "more traffic": [Row("recompute", (0,), ("refused", "more traffic"), AGAIN, lambda lift: broadcast("neg", 1, inputs=3 - lift))],
     "no reader": [Row("drop", (0,), ("dropped", "no reader"), None, unread)],
@@ -222,7 +218,7 @@ ROWS: dict[str, list[Row]] = {
     "read at other points": [Row("keep", (1,), ("memory", "read at other points"), None, lambda lift: one_of_each_row("neg" if lift else "exp"))],
     "kept in a row": [
         Row("keep", (0,), ("row", "kept in a row"), ("again", "computed again"), lambda lift: swept_twice("neg" if lift else "exp")),
-        Row("keep", (-3,), ("row", "kept in a row"), ("again", "computed again"), lambda lift: swept_twice("neg", length=LONG_CHAIN + 1 - lift)),
+        Row("keep", (-3,), ("row", "kept in a row"), ("again", "computed again"), lambda lift: swept_twice("neg", length=17 - lift)),
     ],
     "computed again": [Row("keep", (0,), ("again", "computed again"), ("row", "kept in a row"), lambda lift: swept_twice("exp" if lift else "neg"))],
     "bytes of the dead": [Row("reuse", (2,), ("accepted", "bytes of the dead"), ("refused", "first in its bytes"), lambda lift: called(again=lift))],
@@ -263,3 +259,12 @@ def test_a_smallest_program_gives_the_reason_and_lifting_the_condition_flips_it(
     found = ROWS[reason][row]
     assert verdict(found, False) == found.made
     assert verdict(found, True) == found.lifted
+
+
+@pytest.mark.parametrize(("program", "saved"), [
+    (two("exp"), 35 * 4 * 2), (two("exp", output=True), 35 * 4), (apart((35,), shared=True), 35 * 4), (apart((35,)), 0), (read_by(call=True), 16 * 4),
+])  # fmt: skip
+def test_bytes_that_a_fusion_saves(program: LoopProgram, saved: int) -> None:
+    """What both read is read once; what one makes for the other is not read again, and not stored where nobody else wants it."""
+    (pair,) = [d for d in schedule(program).decisions if d.kind == "fuse"]
+    assert pair.facts["bytes_saved"] == saved

@@ -438,3 +438,32 @@ def test_an_index_is_solved_for_its_variables(sizes: list[int], rng: Any) -> Non
         assert index.evaluate(values.__getitem__) == p + 3
         seen.add(tuple(values.values()))
     assert len(seen) == point.size
+
+
+A, B, P = Var("a", 4), Var("b", 3), Var("p", 12)
+UNSOLVED = {
+    # index over (A, B), value over P
+    "a variable is missing": (Index.of(A), Index()),
+    "a variable is divided": (Index.of(A) * 3 + Index.of(B) // 2, Index.of(P)),
+    "a stride is negative": (Index.of(A) * 3 - B, Index.of(P)),
+    "strides that do not divide": (Index.of(A) * 5 + Index.of(B) * 2, Index.of(P)),
+    "strides that overlap": (Index.of(A) * 2 + B, Index.of(P)),
+    "values between": (Index.of(A) * 6 + Index.of(B) * 2, Index.of(P)),
+    "values below": (Index.of(A) * 3 + B + 1, Index.of(P)),
+    "values above": (Index.of(A) * 3 + B, Index.of(P) + 1),
+    "digits that are too large": (Index.of(A) * 4 + B, Index.of(P)),
+}
+
+
+@pytest.mark.parametrize("name", UNSOLVED)
+def test_an_index_that_is_not_solved(name: str) -> None:
+    index, value = UNSOLVED[name]
+    assert solve(index, (A, B), value) is None
+
+
+def test_the_points_of_a_part_are_solved() -> None:
+    third = Index.of(Var("q", 4)) * 3 + 1
+    assert solve(Index.of(A) * 3 + B, (A, B), third) == {A: Index.of(Var("q", 4)), B: Index((), 1)}
+    assert solve(Index.of(A) * 6 + Index.of(B) * 2 + 5, (A, B), Index.of(P) * 2 + 5) == {A: Index.of(P) // 3, B: Index.of(P) % 3}
+    assert solve(Index((), 7), (), Index((), 7)) == {}
+    assert solve(Index((), 7), (), Index((), 8)) is None
