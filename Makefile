@@ -2,6 +2,8 @@
 # make test   makes the environment, installs the project and runs everything CI runs
 # make fuzz   runs 10,000 generated programs, compiled and in Python (make fuzz PROGRAMS=500 FIRST=20000)
 # make mutants alters 200 rows of tables, one at a time: do the tests notice? (make mutants MUTANTS=20 FIRST=400)
+# make graphs runs 5,000 random graphs of aten operators, compiled and by eager, with gradients (make graphs GRAPHS=500 FIRST=20000)
+# make sanitize runs the corpus and random graphs under the address and undefined-behaviour sanitizers of g++ (make sanitize SANITIZED=50)
 # Needs Python 3.11 or 3.12 with venv, a C++ compiler and make; another interpreter: make lab PYTHON=/path/to/python
 
 VENV   ?= .venv
@@ -10,10 +12,12 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 PROGRAMS ?= 10000
+GRAPHS ?= 5000
+SANITIZED ?= 500
 FIRST  ?= 0
 MUTANTS ?= 200
 
-.PHONY: lab test env lint types tests notebooks node bench fuzz mutants golden clean
+.PHONY: lab test env lint types tests notebooks node bench fuzz graphs sanitize mutants golden clean
 
 lab: env
 	$(BIN)/jupyter lab labs
@@ -57,6 +61,14 @@ fuzz: env
 # nightly: one row of a table altered at a time; the differential tests have to notice each (benchmarks/mutants.md)
 mutants: env
 	$(BIN)/python -m tests.mutate --mutants $(MUTANTS) --first $(FIRST)
+
+graphs: env
+	$(BIN)/python -m tests.fuzz --kind graphs --programs $(GRAPHS) --first $(FIRST) --jobs $(JOBS)
+
+# nightly: what a sanitizer finds ends the process; its report is written to fuzz_failures/ as well
+sanitize: env
+	$(BIN)/python -m tests.fuzz --kind corpus --backend sanitized --programs 33 --jobs $(JOBS)
+	$(BIN)/python -m tests.fuzz --kind graphs --backend sanitized --programs $(SANITIZED) --first $(FIRST) --jobs $(JOBS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache fuzz_failures

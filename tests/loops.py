@@ -11,6 +11,7 @@ import torch
 import torch.fx as fx
 from torch import Tensor
 
+from compiler_lab.codegen import cpp, cpp_columns, cpp_loops, cpp_pieces, cpp_reduce, cpp_rows, cpp_tiles
 from compiler_lab.lowering import ops
 from compiler_lab.lowering.index import Index, Var
 from compiler_lab.lowering.ir import BufferSpec, ExternNode, LoopNode, Node, Output, TensorView
@@ -18,6 +19,13 @@ from compiler_lab.lowering.program import LoopProgram, reads
 
 F32 = torch.float32
 Size = tuple[int, ...]
+
+THRESHOLDS: list[tuple[Any, str, tuple[int, int]]] = [
+    (cpp, "WORTH_THREADS", (1, 32768)), (cpp, "THREADS", (2, 64)), (cpp, "FEW_ROWS", (2, 16)), (cpp, "LONG", (2, 4096)), (cpp_loops, "THREADS", (2, 64)),
+    (cpp_loops, "LONG", (2, 4096)), (cpp_pieces, "WORTH_CUTTING", (1, 4096)), (cpp_tiles, "WORTH_TILING", (1, 4096)), (cpp_reduce, "SMALL", (2, 64)),
+    (cpp_columns, "STRIP", (3, 512)), (cpp_rows, "STACK_BYTES", (16, 2**18)), (cpp_columns, "STACK_BYTES", (16, 2**18)),
+]  # fmt: skip
+"""What decides how a loop is walked, with a value at which small programs take the way of large ones."""
 
 
 def contiguous(size: Size) -> Size:

@@ -247,15 +247,15 @@ def run(seed: int, text: str | None = None, backend: str = "") -> Difference | N
     return check(program(seed) if text is None else text, backend, dynamic=(None, None, None, True, False)[seed % 5])
 
 
-def same_failure(seed: int, found: Difference, backend: str = "") -> Callable[[str], bool]:
-    """Whether a smaller text still differs in the same place; a text that is no program any more does not."""
+def same_failure(seed: int, found: Difference, backend: str = "", run: Callable[[int, str, str], Difference | None] = run) -> Callable[[str], bool]:
+    """Whether a smaller text still differs in the same place; a text that is no program any more does not. ``run``: of the kind of program."""
 
     def fails(text: str) -> bool:
         try:
             difference = run(seed, text, backend)
         except Exception:  # noqa: BLE001 - something that the module needs was taken out
             return False
-        return difference is not None and difference.where == found.where
+        return difference is not None and difference.where.split()[0] == found.where.split()[0]
 
     return fails
 
@@ -323,7 +323,8 @@ def reduced(text: str, fails: Callable[[str], bool], tries: int = 400) -> str:
 
 
 def without(text: str, at: int) -> str | None:
-    """``text`` without edit number ``at``: a statement removed (bodies last first), or a compound one replaced by one of its bodies. None past the last."""
+    """``text`` without edit number ``at``: a statement removed (bodies last first), a compound one replaced by one of its bodies, a value that is assigned
+    replaced by a part of it, an element of a returned tuple left out. None past the last."""
     tree = ast.parse(text)
     edits: list[Callable[[], None]] = []
     for node in ast.walk(tree):
@@ -359,5 +360,18 @@ def edits_of(block: list[Any], index: int, owner: ast.AST) -> list[Callable[[], 
 
         return edit
 
+    def become(holder: ast.AST, value: ast.expr) -> Callable[[], None]:
+        return lambda: setattr(holder, "value", value)
+
+    def drop(elements: list[ast.expr], at: int) -> Callable[[], None]:
+        return lambda: elements.pop(at) and None
+
     inner = [b for name in ("body", "orelse") if (b := getattr(statement, name, None)) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))]
-    return [remove, *map(unwrap, inner)]
+    edits = [remove, *map(unwrap, inner)]
+    value = getattr(statement, "value", None)
+    if isinstance(statement, ast.Return) and isinstance(value, ast.Tuple):
+        edits += [drop(value.elts, i) for i in range(len(value.elts)) if len(value.elts) > 1]
+    if isinstance(statement, ast.Assign) and isinstance(value, (ast.Call, ast.BinOp, ast.Subscript)):
+        parts = [part for part in ast.walk(value) if part is not value and isinstance(part, (ast.Name, ast.Call, ast.BinOp, ast.Subscript))]
+        edits += [become(statement, part) for part in parts]
+    return edits

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from compiler_lab.codegen import cpp, cpp_columns, cpp_loops, cpp_pieces, cpp_reduce, cpp_rows, cpp_tiles
+from compiler_lab.codegen import cpp, cpp_pieces
 from compiler_lab.codegen.artifact import Kernels, bare, is_statement, statements
 from compiler_lab.codegen.cpp import generate
 from compiler_lab.core.errors import InvalidIR, Unsupported
@@ -33,7 +33,7 @@ from compiler_lab.runtime.build import build
 from compiler_lab.scheduling.fusion import schedule
 
 from .conftest import run_threads
-from .loops import Builder, random_program, view
+from .loops import THRESHOLDS, Builder, random_program, view
 
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-30, -1e30, 88.0]
 
@@ -74,14 +74,6 @@ def threads_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- programs at random ----
-
-
-THRESHOLDS: list[tuple[Any, str, tuple[int, int]]] = [
-    (cpp, "WORTH_THREADS", (1, 32768)), (cpp, "THREADS", (2, 64)), (cpp, "FEW_ROWS", (2, 16)), (cpp, "LONG", (2, 4096)), (cpp_loops, "THREADS", (2, 64)),
-    (cpp_loops, "LONG", (2, 4096)), (cpp_pieces, "WORTH_CUTTING", (1, 4096)), (cpp_tiles, "WORTH_TILING", (1, 4096)), (cpp_reduce, "SMALL", (2, 64)),
-    (cpp_columns, "STRIP", (3, 512)), (cpp_rows, "STACK_BYTES", (16, 2**18)), (cpp_columns, "STACK_BYTES", (16, 2**18)),
-]  # fmt: skip
-"""What decides how a loop is walked, with a value at which small programs take the way of large ones."""
 
 
 @pytest.mark.parametrize("seed", range(14))

@@ -338,3 +338,57 @@ def test_a_value_that_came_through_an_operation_is_guarded(pick: Callable[[Any],
     for i in (True, 5, True, 0, 7):
         program(torch.ones(1), i)
     assert got == capsys.readouterr().out
+
+
+INTO: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "sum": lambda x, out: torch.sum(x, 1, out=out),
+    "mean": lambda x, out: torch.mean(x, 1, out=out),
+    "prod": lambda x, out: torch.prod(x, 1, out=out),
+    "nansum": lambda x, out: torch.nansum(x, 1, out=out),
+    "nanmean": lambda x, out: torch.nanmean(x, 1, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 1, out=out),
+    "cumprod": lambda x, out: torch.cumprod(x, 1, out=out),
+    "logsumexp": lambda x, out: torch.logsumexp(x, 1, out=out),
+    "var": lambda x, out: torch.var(x, 1, out=out),
+    "std": lambda x, out: torch.std(x, 1, out=out),
+    "all": lambda x, out: torch.all(x, 1, out=out),
+    "add": lambda x, out: torch.add(x, x * 0.3, out=out),
+    "exp": lambda x, out: torch.exp(x, out=out),
+    "cat": lambda x, out: torch.cat([x, x], out=out),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "lab"])
+@pytest.mark.parametrize("name", INTO)
+def test_out_of_another_dtype(name: str, backend: str) -> None:
+    """Eager computes reductions and scans in the dtype of ``out``; the functional form had computed them in its own, and converted the result."""
+    shape = {"cumsum": (5, 40), "cumprod": (5, 40), "add": (5, 40), "exp": (5, 40), "cat": (10, 40)}.get(name, (5,))
+    cases = [(torch.bfloat16, torch.float32), (torch.float32, torch.int64), (torch.float32, torch.bfloat16), (torch.float32, torch.uint8)]
+    compiled = compiler_lab.compile(INTO[name], backend=backend)
+    tried = 0
+    for dtype, into in cases:
+        x = (torch.rand(5, 40, generator=torch.Generator().manual_seed(2)) + 0.6).to(dtype)
+        want, got = torch.zeros(shape, dtype=into), torch.zeros(shape, dtype=into)
+        try:
+            INTO[name](x, want)
+        except RuntimeError:  # eager refuses the pair
+            with pytest.raises(RuntimeError):
+                compiled(x, got)
+            continue
+        tried += 1
+        compiled(x, got)
+        torch.testing.assert_close(got, want, rtol=0.02 if into == torch.bfloat16 else 1e-5, atol=0)
+    assert tried
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_of_several_views_written_by_an_operator_without_a_gradient(backend: str) -> None:
+    """Eager hands the view out, and autograd raises when its history is asked for: such a program is left to Python."""
+
+    def f(x: Tensor) -> Tensor:
+        first, _ = (x * 2).t()
+        first.logical_not_()
+        return first
+
+    x = torch.tensor([[0.0, 2.0]], requires_grad=True)
+    assert compiler_lab.compile(f, backend=backend)(x).tolist() == f(x).tolist() == [1.0]

@@ -141,10 +141,19 @@ class _Functionalizer:
         if val is None:
             fake_args, fake_kwargs = fx.map_arg((tuple(args), dict(kwargs)), lambda n: n.meta["val"])
             with self.fake_mode, composed(self.joint.spec.symbolic):
-                val = op(*fake_args, **fake_kwargs)
+                val = self.computed(op, fake_args, fake_kwargs)
         lowered, named = (tuple(args), dict(kwargs)) if not self.joint.spec.symbolic else self.lowered((tuple(args), dict(kwargs)))
         stem = getattr(op, "_opname", None) or op.__name__
         return self.stamp(self.graph.create_node("call_function", op, lowered, named, name=name or self.name(stem)), val)
+
+    def computed(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """``op`` on fake tensors; those of this graph know no data, which those of the trace may have done (of a constant of one element)."""
+        from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+        try:
+            return op(*args, **kwargs)
+        except DynamicOutputShapeException as error:
+            raise self.unsupported(f"{op} gives a size that depends on the data", "trace-failed") from error
 
     def lowered(self, a: Any) -> Any:
         if isinstance(a, (tuple, list)):
@@ -332,13 +341,18 @@ class _Functionalizer:
                 raise self.unsupported(f"{op} may write to nothing", "no-functional-twin")
             found = copying_twin(op)
             self.decide("wrapped", "copied-arguments", twin=str(found))
+        like = self.view_of(arguments[written[0]]).like if isinstance(arguments[written[0]], fx.Node) else None
+        if like is not None and arguments.get("dtype", like) is None:
+            arguments = {**arguments, "dtype": like.dtype}  # eager computes in the dtype of ``out`` where the call names none
         args, kwargs = call_of(found, arguments)
         told = [a.name for a in found._schema.arguments if a.name not in arguments]
         if told:  # a factory
-            like = self.view_of(arguments[written[0]]).like
+            assert like is not None
             kwargs = {**kwargs, **{k: v for k, v in (("dtype", like.dtype), ("device", like.device), ("pin_memory", False)) if k in told}}
         new = self.node(found, self.now(args), self.now(kwargs), None)
         if len(found._schema.returns) == 1:
+            if like is not None and new.meta["val"].dtype != like.dtype and not converts(op):
+                raise self.unsupported(f"{op} into another dtype than its result's", "out-dtype", "eager computes some operators in the dtype of out")
             return [new]
         return [self.node(operator.getitem, (new, i), {}, v, self.name("getitem")) for i, v in enumerate(new.meta["val"])]
 
@@ -419,6 +433,11 @@ class _Functionalizer:
             self.decide("copied", "layout")
             node = restride(self.emit, node, like)
         return node
+
+
+def converts(op: OpOverload) -> bool:
+    """Whether an operator computes in a dtype of its own and converts the result to that of ``out``, or of what it writes in place."""
+    return torch.Tag.pointwise in op.tags or op is aten.cat.out or not any(a.is_out for a in op._schema.arguments)
 
 
 def _same_layout(a: Any, b: Any) -> bool:

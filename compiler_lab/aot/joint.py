@@ -268,7 +268,10 @@ class _Joint:
                 rewritten |= written & set(group.members)
         shared = self.shared(written)
         mutations = self.mutations(written, rewritten, shared)
-        found = Outputs(self.tracer, [p.tensor for p in self.primals], outputs, places_of(output, len(outputs)), self.decide, self.unsupported)
+        try:
+            found = Outputs(self.tracer, [p.tensor for p in self.primals], outputs, places_of(output, len(outputs)), self.decide, self.unsupported)
+        except RuntimeError as error:  # one of several views of a tensor, written to by an operator that has no gradient: eager hands it out all the same
+            raise self.unsupported(output, "autograd does not tell the history of an output", "trace-failed", str(error)) from error
         rewrites = tuple((i, found.hide(self.primals[i].tensor)) for i in sorted(rewritten))
         specs, outputs = found.specs, found.values
         tangents = tuple(i for i, s in enumerate(specs) if s.kind == "tensor" and s.requires_grad)

@@ -92,7 +92,7 @@ def _unfold(emit: Emit, old: fx.Node, base: Tensor, args: Sequence[Any], new: fx
     dim, size, step = args
     if size > step or not base.dim():
         return None
-    count = new.meta["val"].shape[dim]
+    count = new.meta["val"].shape[dim % base.dim()]  # there is one dimension more, the last
     for i in range(size):
         old = emit(aten.slice_scatter.default, old, emit(aten.select.int, new, -1, i), dim, i, i + (count - 1) * step + 1, step)
     return old

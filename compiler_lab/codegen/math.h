@@ -346,6 +346,23 @@ template <class T> LAB_INLINE T lab_relu(T a) { return a < T(0) ? T(0) : a; }  /
 template <class T> LAB_INLINE T lab_sign(T a) { return T((T(0) < a) - (a < T(0))); }
 template <class To, class From> struct lab_cast_to { LAB_INLINE To of(From x) { return (To)x; } };
 template <class From> struct lab_cast_to<bool, From> { LAB_INLINE bool of(From x) { return x != From(0); } };
+// A float that does not fit an integer gives what the processor's instruction makes of it, as in aten. C++ leaves it undefined, and a compiler that
+// knows the number makes something else of it. A narrow integer is the low bits of a wide one (of int32_t
+// where aten takes int64_t, if from float: beyond 2^31 it has no bits below 256).
+template <class To, class From> LAB_INLINE To lab_fitted(From x) {
+  const From end = From(To(1) << (8 * sizeof(To) - 2)) * From(2);
+  const To least = (To)((uint64_t)1 << (8 * sizeof(To) - 1));
+#ifdef __aarch64__
+  const To outside = x != x ? To(0) : x < From(0) ? least : To(~least);
+#else
+  const To outside = least;
+#endif
+  return (x > -end - From(1)) & (x < end) ? (To)x : outside;
+}
+#define LAB_CAST(TO, FROM, WIDE) template <> struct lab_cast_to<TO, FROM> { LAB_INLINE TO of(FROM x) { return (TO)lab_fitted<WIDE>(x); } };
+LAB_CAST(int64_t, float, int64_t) LAB_CAST(int32_t, float, int32_t) LAB_CAST(int16_t, float, int32_t) LAB_CAST(int8_t, float, int32_t)
+LAB_CAST(int64_t, double, int64_t) LAB_CAST(int32_t, double, int32_t) LAB_CAST(int16_t, double, int32_t) LAB_CAST(int8_t, double, int32_t)
+LAB_CAST(uint8_t, float, int32_t) LAB_CAST(uint8_t, double, int64_t)
 template <class To, class From> LAB_INLINE To lab_cast(From x) { return lab_cast_to<To, From>::of(x); }
 
 LAB_INLINE float lab_abs(float a) { return __builtin_fabsf(a); }

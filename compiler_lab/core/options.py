@@ -34,6 +34,7 @@ class Options:
     capture_scalar_outputs: bool = False  # .item() gives a number that depends on data instead of a break
     capture_dynamic_output_shape_ops: bool = False  # nonzero and the like give a size that depends on data instead of a break
     cxx: str = ""  # the C++ compiler; "" finds g++, then clang++
+    sanitize: bool = False  # kernels with the C++ compiler's address and undefined-behaviour sanitizers, whose runtime the process must start with
     cache_dir: str = ""  # "" is the user's cache folder
     cache_megabytes: int = 2048  # what was used least recently goes when the folder is larger; 0: no limit
     entries: bool = True  # captured entries are kept in the cache folder, and found there by later processes

@@ -21,7 +21,7 @@ from ..core.artifact import Artifact, Decision, Item
 from ..core.errors import InvalidIR, Mismatch
 from . import interpret, ops, printer, serial
 from .ir import BufferSpec, ExternNode, LoopNode, Node, Output, SerialNode, TensorView
-from .sizes import Condition, hint
+from .sizes import Condition, hint, same
 from .symbols import SizeSource, at, numbers_of
 
 
@@ -252,7 +252,7 @@ def _check_access(where: str, n: fx.Node, defined: Mapping[str, BufferSpec], var
     if unknown:
         raise InvalidIR(f"{where}: index {index} has {unknown[0].name}, which is not a variable of the loop")
     low, high = index.range()  # type: ignore[union-attr]
-    if spec.numel and (low < 0 or high * spec.dtype.itemsize >= spec.nbytes):
+    if spec.numel and not any(same(v.size, 0) for v in variables) and (low < 0 or high * spec.dtype.itemsize >= spec.nbytes):
         raise InvalidIR(f"{where}: index {index} of {buffer} runs from {low} to {high}, outside its {spec.nbytes // spec.dtype.itemsize} elements")
     dtype = n.meta["dtype"] if n.target is ops.load else n.args[2].meta["dtype"]  # type: ignore[union-attr]
     if dtype != spec.dtype:

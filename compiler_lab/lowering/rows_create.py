@@ -206,7 +206,7 @@ def on_diagonal(b: Builder, background: TensorView | Number, src: TensorView, si
             return old
         hit = apply(ops.eq, body.index_value(point[j]), body.index_value(point[i] + offset))
         along = (point[i] + min(offset, 0)) % src.size[-1]
-        return where(hit, body.load(src, (*(p for d, p in enumerate(point) if d not in (i, j)), along)), old)
+        return where(hit, body.load(src, (*(p for d, p in enumerate(point) if d not in (i, j)), along)).to(b.val.dtype), old)
 
     return b.loop(b.like(b.val), build)
 
@@ -233,7 +233,8 @@ def as_strided_scatter(
         raise Decline("as_strided of another layout")
     line = TensorView(self.buffer, spec.size, (1,), self.offset, self.dtype)
     target = lambda body, point: ((Index.affine(point, stride, start),), {})
-    made = b.scatter(spec, lambda body, point: body.load(line, point), size, range(len(size)), target, lambda body, point: body.load(src, point), "set")
+    value = lambda body, point: body.load(src, point).to(self.dtype)
+    made = b.scatter(spec, lambda body, point: body.load(line, point), size, range(len(size)), target, value, "set")
     return replace(made, size=self.size, stride=tuple(val.stride()))
 
 

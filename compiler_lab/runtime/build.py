@@ -45,7 +45,7 @@ def build(kernels: Kernels, options: Options = DEFAULTS) -> Program:
     """Compiles (or finds) and loads ``kernels``. Raises ``CodegenFailed`` when there is no compiler or it fails."""
     if not kernels.kernels:
         return _assemble(kernels, None, None)
-    toolchain = find_toolchain(options.cxx, options.cache_dir)
+    toolchain = find_toolchain(options.cxx, options.cache_dir, options.sanitize)
     path = _library(kernels, toolchain, open_cache(options.cache_dir))
     return _assemble(kernels, path, toolchain)
 
@@ -56,7 +56,7 @@ def build_many(kernels: Sequence[Kernels], options: Options = DEFAULTS) -> tuple
     if jobs <= 1:
         return tuple(build(k, options) for k in kernels)
     if any(k.kernels for k in kernels):
-        find_toolchain(options.cxx, options.cache_dir)  # probed once, before the threads would each do it
+        find_toolchain(options.cxx, options.cache_dir, options.sanitize)  # probed once, before the threads would each do it
     with ThreadPoolExecutor(jobs, thread_name_prefix="compiler_lab_build") as pool:
         return tuple(pool.map(lambda k: build(k, options), kernels))
 

@@ -130,7 +130,7 @@ def _load(data: dict[str, Any], options: Options) -> Callable[..., Any] | None:
     path: Path | None = None
     try:
         if data["library"] is not None:
-            if _made_by(find_toolchain(options.cxx, options.cache_dir)) != data["toolchain"]:
+            if _made_by(find_toolchain(options.cxx, options.cache_dir, options.sanitize)) != data["toolchain"]:
                 return None
             key, digest = data["library"]
             path = open_cache(options.cache_dir).find(key, digest)

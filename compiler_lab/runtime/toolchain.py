@@ -37,7 +37,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +54,12 @@ PLAIN = ("-std=c++17", "-O2", "-fno-math-errno", "-fno-trapping-math", "-ffp-con
 GCC = ("-fpeel-loops", "-fno-thread-jumps")
 NATIVE = ("-march=native", *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()))
 OPENMP = ("-fopenmp",)
+
+SANITIZERS = (
+    "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1",
+)  # fmt: skip
+"""What ``Options.sanitize`` adds: kernels stop at the first byte out of bounds and the first undefined operation. Overflow of integers is neither:
+-fwrapv defines it."""
 
 COMPILE_SECONDS = 300.0
 """After this long a compiler counts as hung."""
@@ -131,14 +137,15 @@ class Ran:
         return f"{name} ended with exit status {self.code} and said: {said.strip()[:300]}"
 
 
-def find_toolchain(cxx: str = "", cache_dir: str = "") -> Toolchain:
-    """The compiler named ``cxx``, else g++, else clang++. Raises ``CodegenFailed`` with what to install when there is none."""
+def find_toolchain(cxx: str = "", cache_dir: str = "", sanitize: bool = False) -> Toolchain:
+    """The compiler named ``cxx``, else g++, else clang++; with its sanitizers. Raises ``CodegenFailed`` with what to install when there is none."""
     path = _find(cxx)
     if path is None:
         what = f"the C++ compiler {cxx!r} was not found" if cxx else "no C++ compiler was found (looked for g++ and clang++ on PATH)"
         raise CodegenFailed(what, why="kernels are C++ that is compiled on this machine", hint=INSTALL)
     stat = os.stat(path)
-    return _probed(path, stat.st_mtime_ns, stat.st_size, cache_root(cache_dir))
+    found = _probed(path, stat.st_mtime_ns, stat.st_size, cache_root(cache_dir))
+    return replace(found, flags=(*found.flags, *SANITIZERS)) if sanitize else found
 
 
 def run_compiler(command: Sequence[str], cwd: Path | str, seconds: float = COMPILE_SECONDS) -> Ran:
