@@ -166,12 +166,22 @@ class Chosen:
         self.seconds = dict(costs)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((i for i in items if i.nodeid in self.order), key=lambda i: self.order[i.nodeid])
+        chosen = sorted((i for i in items if i.nodeid in self.order), key=lambda i: self.order[i.nodeid])
+        made: dict[tuple[str, ...], list[pytest.Item]] = {}  # what a module's fixture is made for stands together: it would be made again at each change
+        for item in chosen:
+            made.setdefault(_made_for(item), []).append(item)
+        items[:] = [item for group in made.values() for item in group]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         signal.setitimer(signal.ITIMER_PROF, SECONDS + TIMES * self.seconds[item.nodeid])
         return (yield)
+
+
+def _made_for(item: pytest.Item) -> tuple[str, ...]:
+    """The parameters of fixtures that live longer than a test."""
+    spec = getattr(item, "callspec", None)
+    return () if spec is None else tuple(f"{name}={spec.params[name]}" for name, scope in sorted(spec._arg2scope.items()) if scope.value != "function")
 
 
 def record(copy: Copy, file: str, paths: Sequence[str], log: Path) -> dict[str, Cost]:
