@@ -1,9 +1,10 @@
 """Mutants: one random row of a table altered, and whether the differential tests notice. ``python -m tests.mutate --mutants 200``, or ``make mutants``.
 
 In: a number of mutants and the first seed; a seed is one mutant of the project as it is. Out: a line for each on standard output, and a table in
-``--report``; exit code 1 if one survived. Seeds take the groups of ``GROUPS`` in turn; within a group every alteration (``mutate_sites.py``) comes once
-before one comes again. First the tests of every group run once, unaltered, and are traced (``mutate_run.py``): a mutant is then tried on those
-that run its line, those first that name what was altered, then the fastest; an alteration that is read on import on all of its group.
+``--report``; exit code 1 if one survived that ``mutate_equivalent.py`` has no proof for. Seeds take the groups of ``GROUPS`` in turn; within a group
+every alteration (``mutate_sites.py``) comes once before one comes again. First the tests of every group run once, unaltered, and are traced
+(``mutate_run.py``): a mutant is then tried on those that run its line, those first that name what was altered, then the fastest; an alteration that is
+read on import on all of its group.
 Not mutmut: it alters nothing outside of functions, so no tables. Not cosmic-ray: it alters no texts of operators and no C, and starts a process, that
 is, torch, for each mutant.
 """
@@ -24,6 +25,7 @@ from typing import Annotated
 import typer
 
 from . import mutate_run as run
+from .mutate_equivalent import EQUIVALENT
 from .mutate_sites import Site, sites
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +42,7 @@ class Group:
 
 GROUPS = (
     Group("operators in C++", ("codegen/cpp_ops.py", "codegen/math_table.py"), ("test_codegen.py", "test_lowering_rows.py", "test_math.py")),
-    Group("math header", ("codegen/math.h",), ("test_math.py",)),
+    Group("math header", ("codegen/math.h",), ("test_math.py", "test_random.py")),
     Group(
         "rows of lowering",
         tuple(f"lowering/rows_{n}.py" for n in ("pointwise", "activation", "reduction", "view", "create", "indexed", "scan", "random", "extern")),
@@ -166,6 +168,8 @@ class Trial:
             outcome, by, seconds = ("survived", "no test runs it", 0.0)
             if tests:
                 outcome, by, seconds = run.verdict(self.copy, m.site.path, m.site.apply(source), tests, self.log)
+            if outcome == "survived" and (proof := EQUIVALENT.get((m.site.path, m.site.line_after(source)))):
+                outcome, by = "equivalent", proof
             results.append(Result(m.seed, m.group.name, f"{m.site.path}:{m.site.line}", m.site.kind, m.site.diff(source), outcome, by, seconds))
             print(json.dumps(asdict(results[-1])), flush=True)
         return results

@@ -23,6 +23,9 @@ COMPUTED: dict[type[ast.operator], tuple[str, str]] = {
 UNORDERED = frozenset({"isinstance", "getattr", "hasattr", "max", "min", "zip", "Decision", "Var", "cast"})
 """Calls whose first two arguments are not exchanged: it changes nothing, or fails wherever it runs."""
 
+GENERAL = frozenset({"aten", "default", "tensor", "torch", "ops", "self"})
+"""Words that tell nothing of what a row is about."""
+
 HEADER = re.compile(r"(?<![\w.#])(?P<number>-?(?:0x[0-9a-f]*\.?[0-9a-f]*p[-+]?\d+|\d+\.\d*)f?|\d+u?)(?![\w.])| (?P<sign>[-+]|<|>|<=|>=|==|<<|>>|\?) ")
 OPPOSITE = {"+": "-", "-": "+", "<": "<=", ">": ">=", "<=": "<", ">=": ">", "==": "!=", "<<": ">>", ">>": "<<"}
 
@@ -53,6 +56,11 @@ class Site:
         except SyntaxError:
             return False
 
+    def line_after(self, source: str) -> str:
+        """The altered line, without the space around it."""
+        after = self.apply(source)
+        return after[after.rfind("\n", 0, self.start) + 1 :].partition("\n")[0].strip()
+
     def diff(self, source: str) -> str:
         """The lines that change, before and after."""
         changed = difflib.unified_diff(source.splitlines(), self.apply(source).splitlines(), n=0, lineterm="")
@@ -65,7 +73,7 @@ def sites(root: Path, path: str) -> tuple[Site, ...]:
 
 
 def words(text: str) -> frozenset[str]:
-    return frozenset(w.strip("_").removesuffix("_f32").removesuffix("_f64") for w in re.findall(r"[a-z][a-z0-9_]+", text.lower()))
+    return frozenset(w.strip("_").removesuffix("_f32").removesuffix("_f64") for w in re.findall(r"[a-z][a-z0-9_]+", text.lower())) - GENERAL
 
 
 class Finder:
