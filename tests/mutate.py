@@ -99,6 +99,8 @@ def mutants(root: Path, seeds: Sequence[int]) -> list[Mutant]:
     return chosen
 
 
+BATCH = 20
+
 app = typer.Typer(add_completion=False)
 
 
@@ -162,12 +164,26 @@ class Trial:
 
     def run(self, chosen: Sequence[Mutant], most: float = math.inf) -> list[Result]:
         results: list[Result] = []
+        for group in dict.fromkeys(m.group for m in chosen):
+            results += self.run_group([m for m in chosen if m.group is group], most)
+        return results
+
+    def run_group(self, chosen: Sequence[Mutant], most: float) -> list[Result]:
+        """Those inside of functions in forks of one process that has collected the tests, ``BATCH`` at a time; the others each in one of its own."""
+        results: list[Result] = []
+        texts = {path: (self.copy.package / path).read_text() for path in chosen[0].group.paths}
+        jobs = {m: run.Job(m.site.path, m.site.apply(texts[m.site.path]), m.tests(self.costs(m.group), most)) for m in chosen}
+        inside = [m for m in chosen if m.site.lines and jobs[m].tests]
+        found: dict[Mutant, tuple[str, str, float] | None] = {}
         for m in chosen:
-            source = (self.copy.package / m.site.path).read_text()
-            tests = m.tests(self.costs(m.group), most)
-            outcome, by, seconds = ("survived", "no test runs it", 0.0)
-            if tests:
-                outcome, by, seconds = run.verdict(self.copy, m.site.path, m.site.apply(source), tests, self.log)
+            if m in inside and m not in found:
+                batch = inside[inside.index(m) : inside.index(m) + BATCH]
+                found |= dict(zip(batch, run.verdicts(self.copy, [jobs[b] for b in batch], self.log), strict=True))
+            source, tests = texts[m.site.path], jobs[m].tests
+            verdict = found.get(m)
+            if verdict is None:
+                verdict = run.verdict(self.copy, m.site.path, jobs[m].text, tests, self.log) if tests else ("survived", "no test runs it", 0.0)
+            outcome, by, seconds = verdict
             if outcome == "survived" and (proof := EQUIVALENT.get((m.site.path, m.site.line_after(source)))):
                 outcome, by = "equivalent", proof
             results.append(Result(m.seed, m.group.name, f"{m.site.path}:{m.site.line}", m.site.kind, m.site.diff(source), outcome, by, seconds))

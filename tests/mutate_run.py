@@ -7,6 +7,7 @@ the first writes down which lines of which file each test runs, and its seconds;
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -18,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -197,6 +198,103 @@ def record(copy: Copy, file: str, paths: Sequence[str], log: Path) -> dict[str, 
     return {name: Cost(t["seconds"], {p: frozenset(n) for p, n in t["lines"].items()}) for name, t in json.loads(out.read_text()).items()}
 
 
+@dataclass(frozen=True)
+class Job:
+    """A mutant: a file of the copy with another text, and the tests to try, in order, with their seconds."""
+
+    path: str
+    text: str
+    tests: Sequence[tuple[str, float]]
+
+
+class Forks:
+    """Runs each job in a fork of a process that has imported the project and collected the tests: functions get the code that their other text has."""
+
+    def __init__(self, copy: Copy, jobs: Sequence[Job], out: Path) -> None:
+        self.copy, self.jobs, self.out, self.failed = copy, jobs, out, ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = report.nodeid
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = {item.nodeid: item for item in session.items}
+        for number, job in enumerate(self.jobs):
+            start, said = time.monotonic(), self.out.with_suffix(".said")
+            said.write_text("")
+            child = os.fork()
+            if child == 0:
+                os.setsid()
+                os._exit(self._try(job, [(items[name], seconds) for name, seconds in job.tests], said))
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with self.out.open("a") as file:
+                print(json.dumps([number, code, said.read_text(), time.monotonic() - start]), file=file)
+        return True
+
+    def _try(self, job: Job, tests: Sequence[tuple[pytest.Item, float]], said: Path) -> int:
+        if not recoded(self.copy.package / job.path, job.text):
+            return NOT_RECODED
+        for (item, seconds), (following, _) in zip(tests, [*tests[1:], (None, 0.0)], strict=True):
+            signal.setitimer(signal.ITIMER_PROF, SECONDS + TIMES * seconds)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                said.write_text(self.failed)
+                return 1
+        return 0
+
+
+NOT_RECODED = 71
+
+
+def recoded(path: Path, text: str) -> bool:
+    """Gives every function of the file the code it has in ``text``; False where one cannot have it, for it reaches other variables."""
+    before, after = (codes(compile(source, str(path), "exec")) for source in (path.read_text(), text))
+    changed = {key for key, code in after.items() if key in before and before[key] != code}
+    found = 0
+    for f in gc.get_objects():
+        if isinstance(f, FunctionType) and f.__code__.co_filename == str(path):
+            key = (f.__code__.co_qualname, f.__code__.co_firstlineno)
+            if key in changed:
+                if f.__code__.co_freevars != after[key].co_freevars:
+                    return False
+                f.__code__ = after[key]
+                found += 1
+    return found > 0
+
+
+def codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """(name, line) -> code, of all that is defined in it."""
+    found = {(code.co_qualname, code.co_firstlineno): code}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found |= codes(inner)
+    return found
+
+
+def verdicts(copy: Copy, jobs: Sequence[Job], log: Path) -> list[tuple[str, str, float] | None]:
+    """For each job what ``verdict`` says; None where functions cannot have the code."""
+    out = copy.root / "verdicts.jsonl"
+    out.unlink(missing_ok=True)
+    files = list(dict.fromkeys(name.partition("::")[0] for job in jobs for name, _ in job.tests))
+
+    def work() -> int:
+        return pytest.main([*PLUGINS, "-q", *files], plugins=[Forks(copy, jobs, out)])
+
+    forked(copy, log, work, False)
+    found: list[tuple[str, str, float] | None] = []
+    for _, code, said, seconds in map(json.loads, out.read_text().splitlines()):
+        found.append(None if code == NOT_RECODED else _outcome(code, said, len(jobs[len(found)].tests), seconds))
+    return found
+
+
+def _outcome(code: int, by: str, count: int, seconds: float) -> tuple[str, str, float]:
+    if code == 0:
+        return "survived", f"{count} tests", seconds
+    if code in (-signal.SIGALRM, -signal.SIGPROF):
+        return "hung", "a test did not end", seconds
+    return "killed", by.removeprefix("tests/") or (f"the process died: {signal.Signals(-code).name}" if code < 0 else f"pytest ended with {code}"), seconds
+
+
 def verdict(copy: Copy, path: str, text: str, tests: Sequence[tuple[str, float]], log: Path) -> tuple[str, str, float]:
     """("killed" | "hung" | "survived", by which test or how, seconds) of the project with another text of a file. ``tests`` with their seconds, in order."""
     files = list(dict.fromkeys(name.partition("::")[0] for name, _ in tests))
@@ -209,8 +307,4 @@ def verdict(copy: Copy, path: str, text: str, tests: Sequence[tuple[str, float]]
     said = log.read_text(errors="replace")
     first = next((line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
     by = first.split(" - ")[0].removeprefix("FAILED ").removeprefix("ERROR ").removeprefix("tests/")
-    if code == 0:
-        return "survived", f"{len(tests)} tests", seconds
-    if code in (-signal.SIGALRM, -signal.SIGPROF):
-        return "hung", "a test did not end", seconds
-    return "killed", by or (f"the process died: {signal.Signals(-code).name}" if code < 0 else f"pytest ended with {code}"), seconds
+    return _outcome(code, by, len(tests), seconds)

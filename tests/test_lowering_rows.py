@@ -402,6 +402,13 @@ def test_scan_equals_eager(name: str, layout: str) -> None:
     assert compared >= len(FEW), "eager refuses some of it only"
 
 
+@pytest.mark.parametrize("shape", [(3, 1), ()], ids=str)
+@pytest.mark.parametrize("name", sorted(SCANS))
+def test_a_scan_of_one_element_is_an_ordinary_loop(name: str, shape: tuple[int, ...]) -> None:
+    program = assert_as_aten(op_of(name), values(torch.float32, *shape, special=False), -1)
+    assert all(isinstance(n, LoopNode) for n in program.nodes)
+
+
 def test_a_scatter_is_the_same_on_every_run_and_the_last_value_stays() -> None:
     index = torch.tensor([[0, 0, 0, 2]])
     got = assert_as_aten(aten.scatter.src, torch.zeros(1, 4), 1, index, torch.tensor([[1.0, 2.0, 3.0, 4.0]])).run(
