@@ -268,3 +268,17 @@ def test_bytes_that_a_fusion_saves(program: LoopProgram, saved: int) -> None:
     """What both read is read once; what one makes for the other is not read again, and not stored where nobody else wants it."""
     (pair,) = [d for d in schedule(program).decisions if d.kind == "fuse"]
     assert pair.facts["bytes_saved"] == saved
+
+
+def test_a_value_per_row_is_read_by_a_loop_of_other_dimensions() -> None:
+    """Its row is what the value's index is over; the rest runs along the row, in order."""
+    b = Builder()
+    total = b.loop("copy", (b.input(4, 6),), (1,))
+    wide = replace(total, size=(4, 2, 3), stride=(1, 0, 0))
+    program = b.program(b.loop("neg", (wide, b.input(4, 2, 3, stride=(6, 1, 2)))))
+    s = schedule(program)
+    s.check()
+    (pair,) = [d for d in s.decisions if d.kind == "fuse"]
+    assert (pair.outcome, pair.reason) == ACCEPTED
+    args = (torch.randn(4, 6), torch.randn(24).as_strided((4, 2, 3), (6, 1, 2)))
+    torch.testing.assert_close(s.run(*args), program.run(*args))
