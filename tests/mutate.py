@@ -184,7 +184,7 @@ class Trial:
             if verdict is None:
                 verdict = run.verdict(self.copy, m.site.path, jobs[m].text, tests, self.log) if tests else ("survived", "no test runs it", 0.0)
             outcome, by, seconds = verdict
-            if outcome == "survived" and (proof := EQUIVALENT.get((m.site.path, m.site.line_after(source)))):
+            if outcome == "survived" and (proof := EQUIVALENT.get((m.site.path, *m.site.lines_of(source)))):
                 outcome, by = "equivalent", proof
             results.append(Result(m.seed, m.group.name, f"{m.site.path}:{m.site.line}", m.site.kind, m.site.diff(source), outcome, by, seconds))
             print(json.dumps(asdict(results[-1])), flush=True)

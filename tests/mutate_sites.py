@@ -56,10 +56,11 @@ class Site:
         except SyntaxError:
             return False
 
-    def line_after(self, source: str) -> str:
-        """The altered line, without the space around it."""
-        after = self.apply(source)
-        return after[after.rfind("\n", 0, self.start) + 1 :].partition("\n")[0].strip()
+    def lines_of(self, source: str) -> tuple[str, str]:
+        """The line and the line altered, without the space around them."""
+        begin = source.rfind("\n", 0, self.start) + 1
+        before, after = (text[begin:].partition("\n")[0].strip() for text in (source, self.apply(source)))
+        return before, after
 
     def diff(self, source: str) -> str:
         """The lines that change, before and after."""

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler_lab.lowering.index import Div, Index, Mod, Var
+from compiler_lab.lowering.index import Div, Index, Mod, Var, may_be_negative
 
 SIZES = (1, 2, 3, 4, 6, 7)
 VARIABLES = tuple(Var(name, size) for name, size in zip("abc", (4, 6, 3), strict=True))
@@ -107,6 +107,13 @@ def test_variables_of_one_value_vanish(size: int) -> None:
     assert index.is_affine
     assert (index == Index((), 2)) == (size == 1)
     assert index.coefficient(Var("i", size)) == (0 if size == 1 else 5)
+
+
+def test_what_may_be_negative_is_divided_by_a_function_that_rounds_down() -> None:
+    i = Index.of(Var("i", 8))
+    assert may_be_negative(Div(i - 1, 2)) and not may_be_negative(Mod(i, 2))
+    assert str(Index(((Div(i - 1, 2), 3),)) + 1) == "3*(floordiv(i + -1, 2)) + 1"
+    assert Index.of(Var("none", 0)).range() == (0, 0)
 
 
 def test_coefficient_of_a_variable_inside_a_division_is_unknown() -> None:
