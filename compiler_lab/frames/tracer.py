@@ -85,6 +85,7 @@ class Tracer:
         self.keys: dict[int, UserKey] | None = None  # inside a method that takes one key: it is hashed once
         self.once = False  # the graph draws random numbers, or does what cannot be seen: it cannot be tried and given up
         self.retried = False  # Python runs the frame again when the graph raises
+        self.keyed: dict[type[Any], Stack] = {}  # types whose objects were elements of a set, by identity: they are different ones
         self.trusted: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # what libraries define, by (id of class or module, name): no guard, see ``trust``
         self.process = ""  # what was computed that may be another thing in another process
         self.warned: list[Recipe] = []  # what is shown before the graph runs
@@ -179,6 +180,7 @@ class Tracer:
         if source is not None and source != known.source:
             if known.source is None:
                 wrap(self, real, source)  # for its guards
+                self.guard("id", source, None, why="the same object was reached before")
             else:
                 self.guard("aliased", source, known.source, why="the same object was reached before")
         return known

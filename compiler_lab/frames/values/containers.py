@@ -221,6 +221,12 @@ def key_of(t: Tracer, value: Value) -> Hashable:
 
         return user_key(t, value)
     real = getattr(value, "real", None)
+    if real is None and value.source is not None and cls.__hash__ is object.__hash__:
+        raise t.refuse("unknown-value", f"{value.describe()} as a key")
+    if isinstance(real, torch.nn.Module) and t.in_library():  # a set of those that were visited: only that they are different ones counts
+        t.keyed.setdefault(cls, t.stack())
+    else:
+        t.guard("id", value.source, None, why="it is a key, which is found by identity")
     return value if real is None else real
 
 
@@ -258,8 +264,12 @@ class DictValue(Value):
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
         return found
 
+    def place_of(self, t: Tracer, key: Value) -> Hashable:
+        """``key_of(key)``, by which the dict's entries go."""
+        return key_of(t, key)
+
     def find(self, t: Tracer, key: Value) -> Value | None:
-        at = key_of(t, key)
+        at = self.place_of(t, key)
         if at not in self.entries:
             self.asked(at)
             return None
@@ -267,12 +277,12 @@ class DictValue(Value):
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         self.changing(t)
-        at = key_of(t, key)
+        at = self.place_of(t, key)
         self.entries[at] = (self.entries[at][0] if at in self.entries else key, value)
 
     def delete_item(self, t: Tracer, key: Value) -> None:
         self.changing(t)
-        at = key_of(t, key)
+        at = self.place_of(t, key)
         self.asked(at)
         if self.entries.pop(at, None) is None:
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
@@ -283,7 +293,7 @@ class DictValue(Value):
         self.entries.clear()
 
     def contains(self, t: Tracer, value: Value) -> bool:
-        at = key_of(t, value)
+        at = self.place_of(t, value)
         self.asked(at)
         return at in self.entries
 
@@ -328,6 +338,12 @@ class ExistingDict(DictValue):
         self.t, self.real, self.start = t, real, dict(entries)
         self.removed: dict[Hashable, Value] = {}
         self.moved = False
+
+    def place_of(self, t: Tracer, key: Value) -> Hashable:
+        at = super().place_of(t, key)
+        if at is getattr(key, "real", None):  # the dict's own keys are no values of the frame
+            t.guard("id", key.source, None, why="it is a key, which is found by identity")
+        return at
 
     def look(self) -> None:
         self.t.guard("dict_keys", self.source, tuple(self.start), why="the program looked at the keys")

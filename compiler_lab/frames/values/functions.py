@@ -168,8 +168,13 @@ class FunctionValue(Value):
         if self.real is not None:
             from ..torch_calls import special
 
-            found = special(t, self.real, args, kwargs)
+            try:
+                found = special(t, self.real, args, kwargs)
+            except BaseException:
+                self._is_this_one(t)
+                raise
             if found is not None:
+                self._is_this_one(t)
                 return found
         if self.real is not None and self.source is not None:
             t.guard("id", Source("attr", "__code__", self.source), None, why="this code was inlined")
@@ -177,11 +182,17 @@ class FunctionValue(Value):
             raise t.refuse("generator", f"{self.describe()} is a coroutine")
         return t.inline(self, args, kwargs)
 
+    def _is_this_one(self, t: Tracer) -> None:
+        """Another function of the same code would not do: it is known by itself."""
+        t.guard("id", self.source, None, why="this function is called as it is")
+
     def get(self, t: Tracer, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
         if name in ("__name__", "__qualname__"):
-            return Constant(self.name if name == "__name__" else self.code.co_qualname if self.real is None else self.real.__qualname__)
+            if self.real is not None:
+                return t.wrap(getattr(self.real, name), self.source and Source("attr", name, self.source))
+            return Constant(self.name if name == "__name__" else self.code.co_qualname)
         if self.real is None and name in MADE:
             return MADE[name](t, self)
         if name == "__class__":
