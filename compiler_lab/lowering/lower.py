@@ -36,6 +36,7 @@ from .rows_create import CREATE
 from .rows_extern import EXTERNS
 from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE, Pointwise
+from .rows_pooling import POOLING
 from .rows_random import RANDOM
 from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
@@ -67,6 +68,7 @@ REASONS = {
     "not a number": "an infinity or NaN as an integer",
     "fractional range": "a range of integers with a fractional step",
     "check": "nobody reads the result: the call is made for the error that it raises on some values",
+    "window": "windows of more elements than are written out, or such that lie between the elements of the image",
     "other result": "the row's result would differ from aten's in size or dtype",
     "other sizes": "the conditions of what was made before did not hold in a call, so it is made again for the sizes of that call",
     "size": "the answer depends on the sizes of the call: what was made is right wherever this holds",
@@ -87,7 +89,7 @@ LIBRARY = frozenset(
 HIDDEN_MUTATION = frozenset({"aten.native_batch_norm.default", "aten.cudnn_batch_norm.default", "aten.miopen_batch_norm.default"})
 """Operators that write running statistics although their schema does not say so."""
 
-ROWS = {**VIEWS, **CREATE, **INDEXED, **REDUCTIONS, **SCANS, **RANDOM}
+ROWS = {**VIEWS, **CREATE, **INDEXED, **POOLING, **REDUCTIONS, **SCANS, **RANDOM}
 ELEMENTWISE = {**POINTWISE, **ACTIVATIONS}
 
 

@@ -26,6 +26,7 @@ from .memory import plan_groups
 from .merge import Draft, merge
 from .order import dependencies, order
 from .phases import build_group
+from .reach import Reach
 from .recompute import recompute
 from .respace import member_of
 
@@ -73,7 +74,7 @@ def live_nodes(program: LoopProgram) -> tuple[tuple[tuple[int, Node], ...], tupl
 
 
 class Fuser:
-    """The greedy search. ``units``: position of the first node -> draft, or None for an extern call; reach as bit sets over positions."""
+    """The greedy search. ``units``: position of the first node -> draft, or None for an extern call; ``considered`` counts pairs, round by round."""
 
     def __init__(self, program: LoopProgram, nodes: tuple[tuple[int, Node], ...], options: Options) -> None:
         self.program, self.nodes, self.options = program, nodes, options
@@ -89,17 +90,14 @@ class Fuser:
                 self.readers.setdefault(buffer, []).append(p)
         self.single_reader = {b: len(self.readers.get(b, ())) == 1 and b not in self.outputs for b in self.loops}
         self.units: dict[int, Draft | None] = {}
-        self.owner = {p: p for p, _ in nodes}
-        self.mask = {p: 1 << p for p, _ in nodes}
-        self.before: dict[int, int] = {}
-        self.after: dict[int, int] = {}
         for p, n in nodes:
             if isinstance(n, LoopNode):
                 space, member = member_of(n, p)
                 self.units[p] = Draft(p, space, (member,))
             else:
                 self.units[p] = None
-        self._reach()
+        self.reach = Reach(dependencies(nodes))
+        self.considered = 0
         self.outcome: dict[Pair, Decision] = {}
         self.tried: dict[tuple[int, int], tuple[Draft, Draft, str]] = {}
 
@@ -108,16 +106,6 @@ class Fuser:
 
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(self.outcome.values())
-
-    def _reach(self) -> None:
-        needs = dependencies(self.nodes)
-        for p, _ in self.nodes:
-            self.before[p], self.after[p] = 0, 0
-            for i in needs[p]:
-                self.before[p] |= self.before[i] | 1 << i
-        for p, _ in reversed(self.nodes):
-            for i in needs[p]:
-                self.after[i] |= self.after[p] | 1 << p
 
     def fuse(self) -> None:
         """Rounds over all pairs, best first, until a round joins nothing: a pair refused once may fit after others have joined."""
@@ -134,7 +122,7 @@ class Fuser:
                 self.outcome[pair] = self._decision(pair, "accepted" if joined else "refused", reason)
                 changed |= joined
         for pair in pairs:  # joined by way of others
-            a, b = self.owner[self.position[pair.first]], self.owner[self.position[pair.second]]
+            a, b = self.reach.unit(self.position[pair.first]), self.reach.unit(self.position[pair.second])
             if a == b and self.outcome[pair].outcome == "refused":
                 self.outcome[pair] = self._decision(pair, "accepted", "same space")
 
@@ -182,7 +170,9 @@ class Fuser:
 
     def consider(self, pair: Pair) -> tuple[str, bool]:
         """(reason, joined): whether the groups of the two can be one now; makes them one if so."""
-        i, j = self.owner[self.position[pair.first]], self.owner[self.position[pair.second]]
+        self.considered += 1
+        p, q = self.position[pair.first], self.position[pair.second]
+        i, j = self.reach.unit(p), self.reach.unit(q)
         a, b = self.units[i], self.units[j]
         if a is None or b is None:
             serial = pair.first in self.serial or pair.second in self.serial
@@ -193,7 +183,7 @@ class Fuser:
             return "empty", False
         if len(a.members) + len(b.members) > self.options.max_fused_nodes:
             return "too large", False
-        if self.after[i] & self.before[j] or self.after[j] & self.before[i]:
+        if self.reach.apart(p, q):
             return "would make a cycle", False
         known = self.tried.get((i, j))
         if known is not None and known[0] is a and known[1] is b:
@@ -225,21 +215,9 @@ class Fuser:
         return sum(self.program.buffers[x].cost for x in {x for x, _ in sides[0] & sides[1]})
 
     def join(self, i: int, j: int, draft: Draft) -> None:
-        keep, gone = min(i, j), max(i, j)
+        keep = self.reach.join(i, j)
+        del self.units[j if keep == i else i]
         self.units[keep] = replace(draft, slot=keep)
-        del self.units[gone]
-        for p, o in self.owner.items():
-            if o == gone:
-                self.owner[p] = keep
-        own = self.mask[keep] = self.mask[keep] | self.mask.pop(gone)
-        for reach in (self.before, self.after):
-            reach[keep] = (reach[keep] | reach.pop(gone)) & ~own
-        before, after = self.before[keep] | own, self.after[keep] | own
-        for p in self.units:
-            if self.before[p] & own:
-                self.before[p] |= before
-            if self.after[p] & own:
-                self.after[p] |= after
 
 
 def _assemble(program: LoopProgram, nodes: tuple[tuple[int, Node], ...], drafts: tuple[Draft, ...], decisions: tuple[Decision, ...]) -> Schedule:
