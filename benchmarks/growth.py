@@ -15,17 +15,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import itertools
-import json
-import math
 import re
 import resource
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,7 +33,7 @@ from compiler_lab.core.artifact import Artifact
 from compiler_lab.core.modes import below_modes
 from compiler_lab.core.options import Options
 from compiler_lab.lowering.ir import TensorView
-from compiler_lab.pipeline import JOINT_STEPS, Runner, loop_steps, to_kernels, to_partition
+from compiler_lab.pipeline import JOINT_STEPS, Runner, loop_steps, to_kernels
 from compiler_lab.runtime.build import build
 from compiler_lab.scheduling import fusion
 
@@ -108,7 +103,12 @@ def views(length: int) -> Program:
     return fn, (torch.randn(16, 16, requires_grad=True),)
 
 
-FAMILIES: dict[str, tuple[Callable[[int], Program], float]] = {"chain": (chain, 4.0), "blocks": (blocks, 125.0), "outputs": (outputs, 4.2), "views": (views, 18.0)}
+FAMILIES: dict[str, tuple[Callable[[int], Program], float]] = {
+    "chain": (chain, 4.0),
+    "blocks": (blocks, 125.0),
+    "outputs": (outputs, 4.2),
+    "views": (views, 18.0),
+}
 """Name -> (program of a length, nodes of its joint graph for each step)."""
 
 
@@ -131,7 +131,7 @@ class Clock:
 
 
 @contextlib.contextmanager
-def parts_timed(clock: Clock) -> Iterator[None]:
+def parts_timed(clock: Clock) -> Generator[None]:
     """``fusion.schedule`` tells the clock of its parts."""
     kept = {name: getattr(fusion, name) for name in PARTS}
 

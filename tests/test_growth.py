@@ -50,7 +50,7 @@ def partitioned(family: str, nodes: int) -> Partition:
 
 def work(family: str, nodes: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """What the stages did for a program of about ``nodes`` nodes, by what was counted."""
-    count = dict.fromkeys(("loops", "pairs", "considered", "steps", "solved", "merged"), 0)
+    count: dict[str, int] = dict.fromkeys(("loops", "pairs", "considered", "steps", "solved", "merged"), 0)
 
     def counted(name: str, fn: object) -> object:
         def call(*args: object) -> object:

@@ -47,6 +47,14 @@ def last_uses(schedule: Schedule, kernels: Mapping[str, Kernel]) -> dict[str, in
     return found
 
 
+def dying(last: Mapping[str, int]) -> dict[int, list[str]]:
+    """``last_uses`` the other way round: the number of a group -> the buffers that it is the last to use."""
+    found: dict[int, list[str]] = {}
+    for buffer, i in last.items():
+        found.setdefault(i, []).append(buffer)
+    return found
+
+
 def op_name(target: torch._ops.OpOverload) -> str:
     return str(target).replace(".default", "").replace(".", "_").replace("::", "_")
 

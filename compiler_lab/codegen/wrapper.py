@@ -20,7 +20,7 @@ from ..lowering.sizes import is_number
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup
 from .emit import Emitter
-from .externs import FLATTEN, IN_LAYOUT, Externs, last_uses, where
+from .externs import FLATTEN, IN_LAYOUT, Externs, dying, last_uses, where
 from .ir import Kernel
 
 FAIL = '''\
@@ -51,6 +51,9 @@ class _Wrapper(Externs):
         self.outputs = [o for o in self.program.outputs if isinstance(o, TensorView)]
         self.kept = {o.buffer for o in self.outputs}
         self.last_use = last_uses(schedule, self.kernels)
+        self.dying = dying(self.last_use)
+        self.own = self.handed_over | {s.name for g in schedule.groups if isinstance(g, ExternGroup) for s in g.node.outputs if s is not None}
+        self.own |= {n.name for g in schedule.groups if isinstance(g, LoopGroup) for n in g.nodes if n.name not in g.internal}
         self.prepared = [self._prepared(g.node) if isinstance(g, ExternGroup) else None for g in schedule.groups]
 
     def static(self, buffer: str) -> bool:
@@ -226,9 +229,6 @@ class _Wrapper(Externs):
             unused = [s.name for s in group.node.outputs if s is not None and s.name not in self.last_use and s.name not in self.kept]
         else:
             unused = []
-        own = {s.name for g in self.schedule.groups[: i + 1] if isinstance(g, ExternGroup) for s in g.node.outputs if s is not None}
-        own |= {n.name for g in self.schedule.groups[: i + 1] if isinstance(g, LoopGroup) for n in g.nodes if n.name not in g.internal}
-        own |= self.handed_over
-        dead = unused + sorted(b for b, last in self.last_use.items() if last == i and b in own and b not in self.slots and b not in self.kept)
+        dead = unused + sorted(b for b in self.dying.get(i, ()) if b in self.own and b not in self.slots and b not in self.kept)
         if dead:
             self.e.line(f"del {', '.join(self.names[b] for b in dead)}")

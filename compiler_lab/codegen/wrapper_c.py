@@ -21,7 +21,7 @@ from ..lowering.program import views_of
 from ..scheduling.artifact import Schedule
 from ..scheduling.ir import ExternGroup, LoopGroup
 from .emit import Emitter
-from .externs import Externs, last_uses, where
+from .externs import Externs, dying, last_uses, where
 from .ir import CallCode, Kernel
 from .shims import DTYPE_CODES, NoShim, Shim, gives_memory, shim
 
@@ -52,6 +52,7 @@ class _Writer:
         self.symbols: dict[str, Shim] = {}
         self.decisions: list[Decision] = []
         self.last = last_uses(schedule, self.kernels)
+        self.dying = dying(self.last)
         self.kept = {o.buffer for o in self.program.outputs if isinstance(o, TensorView)}
         self.body, self.e = Emitter(), Emitter(before=first)
         self.layout((-(-max(schedule.plan.arena_bytes, 1) // 64) * 64,), (1,), torch.uint8)
@@ -274,13 +275,11 @@ class _Writer:
 
     def _release(self, i: int) -> None:
         """Tensors of the call, and what a backward was given, die after their last use."""
-        for buffer, k in self.owned.items():
-            if self.last.get(buffer) == i and buffer not in self.kept:
-                self.body.line(f"c.release({k});")
-        if self.boxed:
-            for buffer, k in self.inputs.items():
-                if self.last.get(buffer) == i and buffer not in self.kept:
-                    self.body.line(f"c.forget({k});")
+        dying = [b for b in self.dying.get(i, ()) if b not in self.kept]
+        for k in sorted(self.owned[b] for b in dying if b in self.owned):
+            self.body.line(f"c.release({k});")
+        for k in sorted(self.inputs[b] for b in dying if b in self.inputs) if self.boxed else ():
+            self.body.line(f"c.forget({k});")
 
     def _return(self) -> None:
         """The tuple of results, in C where each is a whole tensor that is there, else by a function in Python."""

@@ -69,7 +69,9 @@ class Along:
         return all(any(0 <= start + k * self.dilation < self.size for k in range(self.kernel)) for start in starts)
 
 
-def windows(size: Sequence[int], counts: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], dilation: Sequence[int]) -> list[Along]:
+def windows(
+    size: Sequence[int], counts: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], dilation: Sequence[int]
+) -> list[Along]:
     """Down and across."""
     each = lambda values: list(values) * 2 if len(values) == 1 else list(values)
     return [Along(*row) for row in zip(size[-2:], counts[-2:], each(kernel), each(stride or kernel), each(pad), each(dilation), strict=True)]

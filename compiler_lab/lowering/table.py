@@ -19,6 +19,7 @@ from .rows_activation import ACTIVATIONS
 from .rows_create import CREATE
 from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE
+from .rows_pooling import POOLING
 from .rows_random import RANDOM
 from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
@@ -89,7 +90,7 @@ def lowering_table(*programs: LoopProgram) -> LoweringTable:
         "view": VIEWS,
         "pointwise": {**POINTWISE, **ACTIVATIONS},
         "made": CREATE,
-        "indexed": INDEXED,
+        "indexed": {**INDEXED, **POOLING},
         "reduction": REDUCTIONS,
         "scan": SCANS,
         "random": RANDOM,

@@ -12,6 +12,7 @@ PyTorch's counterpart: ``torch/_inductor/scheduler.py`` (``ancestors``: sets of 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class Reach:
             for i in found:
                 self.after[i].add(p)
         line = [-1, *needs, -2]
-        self.right = dict(zip(line, line[1:], strict=False))  # by rank; -1 and -2 are the ends
+        self.right = dict(itertools.pairwise(line))  # by rank; -1 and -2 are the ends
         self.left = {v: u for u, v in self.right.items()}
         self.rank = {p: n * GAP for n, p in enumerate(line)}
         self.between: dict[tuple[int, int], int] = {}
@@ -134,7 +135,7 @@ class Reach:
     def _put(self, a: int, units: list[int], b: int) -> None:
         """``units`` in their order between the neighbours ``a`` and ``b``."""
         line = [a, *units, b]
-        for u, v in zip(line, line[1:], strict=False):
+        for u, v in itertools.pairwise(line):
             self._link(u, v)
         step = (self.rank[b] - self.rank[a]) // (len(units) + 1)
         for n, u in enumerate(units, 1):

@@ -26,13 +26,21 @@ MOST_NODES, MOST_WORK = 6, 24
 
 
 class Recompute:
-    """One pass, last nodes first. ``drafts`` by slot; ``readers``: buffer -> positions of the nodes that read it."""
+    """One pass, last nodes first. ``drafts`` by slot; ``readers``: buffer -> positions of the nodes that read it; ``near``: buffer -> slots of drafts
+    that touch it, or once did."""
 
     def __init__(self, drafts: tuple[Draft, ...], readers: Mapping[str, list[int]], outputs: frozenset[str], program: LoopProgram, options: Options) -> None:
         self.drafts = {d.slot: d for d in drafts}
         self.readers, self.outputs, self.program, self.options = readers, outputs, program, options
         self.loops = {m.position for d in drafts for m in d.members}
+        self.near: dict[str, set[int]] = {}
+        for draft in drafts:
+            self._near(draft.slot, draft)
         self.made = frozenset(spec.name for node in program.nodes for spec in written(node))
+
+    def _near(self, slot: int, draft: Draft) -> None:
+        for buffer in draft.accesses:
+            self.near.setdefault(buffer, set()).add(slot)
 
     def run(self) -> tuple[Decision, ...]:
         decisions: list[Decision] = []
@@ -56,7 +64,8 @@ class Recompute:
 
     def reading(self, buffer: str) -> list[int]:
         """Slots of the drafts that read the buffer, its own among them, and have no copy of the value."""
-        return [slot for slot, d in sorted(self.drafts.items()) if buffer in d.accesses and _loads(d, buffer) and not _has_copy(d, buffer)]
+        near = ((slot, self.drafts[slot]) for slot in sorted(self.near.get(buffer, ())) if slot in self.drafts)
+        return [slot for slot, d in near if buffer in d.accesses and _loads(d, buffer) and not _has_copy(d, buffer)]
 
     def homes(self, draft: Draft, member: Member) -> list[int]:
         """Slots of the drafts in which the value would be computed again: others that read it, and its own where that reads it at another point."""
@@ -97,6 +106,8 @@ class Recompute:
         if held > member.node.output.cost * 1.25:
             return "memory would rise", facts
         self.drafts.update(repeated)
+        for slot, result in repeated.items():
+            self._near(slot, result)
         self._clear(draft, member)
         return "cheaper than memory", facts
 
