@@ -3,11 +3,12 @@
 usage: python benchmarks/growth.py [--family REGEX] [--sizes 100,300,1000,3000,10000] [--build N] [--json FILE] [--write]
 
 A family is a program of any length. Its size is the number of nodes of its joint graph, forward and backward. Seconds are of the processor
-(``time.process_time``), so that other work on the machine weighs little; those of g++ are its own, user and system. The parts of a schedule are
-timed where ``scheduling/fusion.py`` calls them. An exponent is the slope of a line through log seconds over log nodes, sizes from 1,000 on; below,
-what a stage costs once hides the rest.
+(``time.process_time``), so that other work on the machine weighs less; those of g++ are its own, user and system. The parts of a schedule are
+timed where ``scheduling/fusion.py`` calls them. An exponent is the slope of the line through log seconds over log nodes, for sizes from 1,000 on (for
+g++ from 300 on): what a stage costs once hides the rest below. Seconds below a tenth give no exponent.
 
-``--build``: programs of up to N nodes are compiled by g++ as well, and called. ``--write`` writes ``growth.md`` and ``growth.svg`` beside this file.
+``--build``: programs of up to about N nodes are compiled by g++ as well. ``--json``: results are added to those in FILE, which is read first, so that
+families can be measured one at a time. ``--write`` writes ``growth.md`` and ``growth.svg`` beside this file; needs matplotlib.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import json
+import math
 import re
 import resource
 import tempfile
 import time
 from collections.abc import Callable, Generator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,7 +50,20 @@ FROM = 1000
 PARTS = {"recompute": "recompute", "build_group": "phases", "order": "order", "plan_groups": "memory plan"}
 """Functions that ``fusion.schedule`` calls -> the name of the part of the schedule they are; "fuse" is ``Fuser``, from its start to its end."""
 
-STAGES = ("capture", "joint", *dict.fromkeys(p.name for p in JOINT_STEPS), "lower", "fuse", *PARTS.values(), "schedule, rest", "generate", "g++", "build, rest")
+STAGES: dict[str, tuple[str, ...]] = {
+    "capture": ("capture",),
+    "joint": ("joint",),
+    "graph passes": tuple(dict.fromkeys(p.name for p in JOINT_STEPS if p.name != "partition")),
+    "partition": ("partition",),
+    "lower": ("lower",),
+    "fuse": ("fuse",),
+    "recompute": ("recompute",),
+    "phases, order": ("phases", "order", "schedule, rest"),
+    "memory plan": ("memory plan",),
+    "generate": ("generate",),
+    "g++": ("g++",),
+}
+"""What is shown as one -> what the clock tells apart. The wrapper in C and in Python is a part of "generate"."""
 
 
 def chain(length: int) -> Program:
@@ -170,6 +187,7 @@ def measure(make: Callable[[int], Program], length: int, most_built: int) -> tup
     clock = Clock()
     run = Timed(clock)
     gc.collect()
+    gc.disable()  # a collection of the youngest walks what the whole graph holds every so often, in whichever stage it falls
     graph = clock.call("capture", compiler_lab.capture, fn, *args).graphs[0]
     traced: JointGraph = clock.call("joint", compiler_lab.joint, graph)
     nodes = len(traced.graph.nodes)
@@ -182,6 +200,7 @@ def measure(make: Callable[[int], Program], length: int, most_built: int) -> tup
             kept = zip(part.backward.placeholders, (halves["forward"].schedule.program.outputs[i] for i in saved), strict=False)
             layouts = {n.name: v.stride for n, v in kept if isinstance(v, TensorView)}
             halves["backward"] = to_kernels(part.backward, run, "backward", loop_steps(layouts=layouts))
+    gc.enable()
     if nodes <= most_built:
         with tempfile.TemporaryDirectory() as folder:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -193,19 +212,96 @@ def measure(make: Callable[[int], Program], length: int, most_built: int) -> tup
     return clock.seconds, {"nodes": nodes, "loops": loops, "kernels": sum(len(k.kernels) for k in halves.values())}
 
 
+Results = dict[str, list[dict[str, Any]]]
+"""Family -> one row for each size: "nodes", "loops", "kernels", and seconds by stage."""
+
+
+def row(seconds: dict[str, float], counts: dict[str, int]) -> dict[str, Any]:
+    return counts | {stage: sum(seconds[p] for p in parts if p in seconds) for stage, parts in STAGES.items() if any(p in seconds for p in parts)}
+
+
+def exponent(rows: list[dict[str, Any]], stage: str) -> float | None:
+    """Least squares through the logs; None without two sizes whose seconds can be told from none."""
+    least = 300 if stage == "g++" else FROM
+    points = [(math.log(r["nodes"]), math.log(r[stage])) for r in rows if r.get(stage, 0) >= 0.1 and r["nodes"] >= 0.9 * least]
+    if len(points) < 2:
+        return None
+    x, y = (sum(values) / len(points) for values in zip(*points, strict=True))
+    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+
+
+def table(results: Results) -> str:
+    lines: list[str] = []
+    for family, rows in results.items():
+        lines += [f"## {family}", "", (FAMILIES[family][0].__doc__ or "").strip(), ""]
+        lines += [f"| | {' | '.join(format(r['nodes'], ',') for r in rows)} | exponent |", "|---" * (len(rows) + 2) + "|"]
+        for stage in STAGES:
+            found = exponent(rows, stage)
+            cells = [f"{r[stage]:.2f}" if stage in r else "" for r in rows]
+            lines.append(f"| {stage} | {' | '.join(cells)} | {'' if found is None else f'{found:.2f}'} |")
+        for count in ("loops", "kernels"):
+            lines.append(f"| *{count}* | {' | '.join(format(r[count], ',') for r in rows)} | |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+COLOURS = ("#4e79a7", "#f28e2b", "#76b7b2", "#9c755f", "#59a14f", "#e15759", "#b07aa1", "#ff9da7", "#edc948", "#1f1f1f", "#bab0ac")
+
+
+def draw(results: Results, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "growth", "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"})
+    from matplotlib import pyplot
+
+    figure, grid = pyplot.subplots(2, 2, figsize=(9, 7), sharex=True, sharey=True)
+    for axes, (family, rows) in zip(grid.flat, results.items(), strict=False):
+        for stage, colour in zip(STAGES, COLOURS, strict=True):
+            shown = [(r["nodes"], r[stage]) for r in rows if r.get(stage, 0) >= 0.01]
+            axes.plot(*zip(*shown, strict=True), color=colour, marker="o", markersize=2.5, linewidth=1.2, label=stage)
+        axes.plot([100, 10000], [0.05, 5], color="#888888", linestyle=":", linewidth=1, label="as the graph")
+        axes.plot([100, 10000], [0.01, 100], color="#cccccc", linestyle=":", linewidth=1, label="as its square")
+        axes.set(title=family, xscale="log", yscale="log", xlim=(70, 14000), ylim=(0.01, 100))
+        axes.grid(True, which="major", linewidth=0.4, color="#dddddd")
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[1]:
+        axes.set_xlabel("nodes of the joint graph")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("seconds")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=7, frameon=False, fontsize=8)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--family", default="")
     arguments.add_argument("--sizes", default=",".join(map(str, SIZES)))
     arguments.add_argument("--build", type=int, default=0)
+    arguments.add_argument("--json", type=Path)
+    arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
-    sizes = [int(n) for n in given.sizes.split(",")]
-    for name, (make, each) in FAMILIES.items():
-        if not re.search(given.family, name):
-            continue
-        for n in sizes:
-            seconds, counts = measure(make, max(1, round(n / each)), given.build)
-            print(name, n, counts, {k: round(seconds.get(k, 0), 2) for k in STAGES}, flush=True)
+    results: Results = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    chosen = [family for family in FAMILIES if given.sizes and re.search(given.family, family)]
+    if chosen:
+        measure(chain, 3, 0)  # imports
+    for family in chosen:
+        make, each = FAMILIES[family]
+        for n in map(int, given.sizes.split(",")):
+            found = row(*measure(make, max(1, round(n / each)), given.build))
+            rows = {r["nodes"]: r for r in results.get(family, [])} | {found["nodes"]: found}
+            results[family] = [rows[nodes] for nodes in sorted(rows)]
+            if given.json:
+                given.json.write_text(json.dumps(results, indent=1))
+    results = {family: results[family] for family in FAMILIES if family in results}
+    print(table(results))
+    if given.write:
+        here = Path(__file__).parent
+        head, _, _ = (here / "growth.md").read_text().partition("\n## ")
+        (here / "growth.md").write_text(f"{head}\n{table(results)}".rstrip() + "\n")
+        draw(results, here / "growth.svg")
 
 
 if __name__ == "__main__":
