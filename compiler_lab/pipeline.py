@@ -49,6 +49,7 @@ from .runtime.trial import calls_custom, on_trial, watched
 from .runtime.variants import by_condition
 from .scheduling.artifact import Schedule
 from .scheduling.fusion import schedule
+from .tuning import by_measurement
 
 Observer = Callable[[Step], None]
 Compiled = Callable[..., Any]
@@ -90,7 +91,7 @@ def loop_steps(
     """``free``: outputs that may lie as they come; ``layouts``: how inputs lie that were free in the forward; ``hints``: sizes at hand other than
     those of the capture."""
     return (
-        Pass("lower", lambda g, o: lower(g, hints, free=free, layouts=layouts)),
+        Pass("lower", lambda g, o: lower(g, hints, free=free, layouts=layouts, choose=by_measurement(o) if o.max_autotune else None)),
         # Lowering never inlines; which buffers never reach memory is decided here, and written down.
         Pass("schedule", lambda p, o: schedule(p, o)),
     )

@@ -20,7 +20,7 @@ TYPES = {
     "frames": {"ir", "frame"},
     "graph": set[str](),
     "aot": {"ir"},
-    "lowering": {"ir", "index", "ops", "program", "interpret", "printer", "reals", "serial", "sizes", "symbols"},
+    "lowering": {"ir", "index", "ops", "product", "program", "interpret", "printer", "reals", "serial", "sizes", "symbols"},
     "scheduling": {"ir", "artifact"},
     "codegen": {"ir", "artifact"},
 }

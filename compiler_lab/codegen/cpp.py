@@ -34,6 +34,7 @@ from .cpp_columns import columns, strip_width, strips
 from .cpp_loops import LONG, THREADS, KernelCode, Mode, plain_sweep
 from .cpp_ops import compute_type
 from .cpp_pieces import Mapped, by_conditions, by_divisions, merged
+from .cpp_product import HEADER, product
 from .cpp_reduce import HELPERS, numel, proper
 from .cpp_rows import on_heap, rows
 from .cpp_same import Known
@@ -140,7 +141,7 @@ def identifiers(buffers: Mapping[str, BufferSpec]) -> dict[str, str]:
 def _prelude(e: Emitter, stage: str, count: int, body: str) -> None:
     """Includes, and of the helpers those that ``body`` calls."""
     e.line(f"// {stage}: {count} kernel{'' if count == 1 else 's'}")
-    for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"'):
+    for include in ("<cstdint>", "<cstdlib>", '"lab_math.h"', *([f'"{HEADER}"'] if "product_block(" in body else [])):
         e.line(f"#include {include}")
     helpers = {**DIVISION, **REALS, **HELPERS, **cpp_tiles.HELPERS, **cpp_serial.HELPERS, "Scratch": SCRATCH}
     called = body + (helpers["load_tile"] if "load_tile(" in body else "")
@@ -301,4 +302,4 @@ def _pointwise(k: KernelCode) -> None:
             plain_sweep(k.e, statements, variables, k.mode == "outer")
 
 
-SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows, "serial": serial}
+SHAPES: dict[str, Callable[[KernelCode], None]] = {"pointwise": _pointwise, "row": rows, "column": columns, "flat": rows, "product": product, "serial": serial}

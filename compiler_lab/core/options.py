@@ -29,6 +29,7 @@ class Options:
     fallback_random: bool = False  # eager's own stream of random numbers; otherwise the same distributions by counter, which fuse and are made again
     fusion: bool = True
     max_fused_nodes: int = 64
+    max_autotune: bool = False  # matrix products by a template of ours or by the library, whichever is faster: measured at the first compile
     wrapper: Wrapper = "c"  # what calls kernels and aten: C where torch exports what it takes, or Python, to be read and stepped through
     recompile_limit: int = 8
     capture_scalar_outputs: bool = False  # .item() gives a number that depends on data instead of a break
@@ -67,8 +68,8 @@ BETWEEN: dict[str, tuple[float, float]] = {"activation_memory_budget": (0.0, 1.0
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "reduce-overhead": {},
-    "max-autotune": {},
-    "max-autotune-no-cudagraphs": {},
+    "max-autotune": {"max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
 
 

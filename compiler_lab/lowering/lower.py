@@ -37,6 +37,7 @@ from .rows_extern import EXTERNS
 from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE, Pointwise
 from .rows_pooling import POOLING
+from .rows_product import PRODUCTS, Choice, Choose, product_of
 from .rows_random import RANDOM
 from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
@@ -50,6 +51,8 @@ REASONS = {
     "loop": "each element is computed from a few others: loops of our own",
     "layout": "the shape or the output's strides cannot be had as a view, so elements are copied",
     "channels last": "a library's convolution, on memory in which the channels of a pixel lie side by side, as it works fastest",
+    "measured faster": "measured here: a template of ours, with what follows it in the same loops, is faster than the library's call",
+    "measured slower": "measured here: the library's call, with what follows it, is faster than a template of ours",
     "library call": "a library has kernels for this that loops would not reach, sorting among them",
     "no row": "no row of ours covers this operator",
     "dtype": "the dtype is none that loops are made for",
@@ -103,15 +106,17 @@ def lower(
     *,
     free: Collection[int] = (),
     layouts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    choose: Choose | None = None,
 ) -> LoopProgram:
     """The loops of ``graph``. Raises Unsupported for what has no functional form (see the module's docstring).
 
     hints: sizes at hand other than those of the capture, by symbol: what cannot be decided for all sizes is decided for these.
     free: positions of outputs whose strides nobody but a backward sees: they come as they lie, where sizes are fixed.
-    layouts: strides of placeholders, by name, that are not the fake value's: what ``free`` made of them in the forward."""
+    layouts: strides of placeholders, by name, that are not the fake value's: what ``free`` made of them in the forward.
+    choose: says of each matrix product whether loops of ours compute it; without it the library does."""
     stage = "lowering." + graph.stage.split(".")[-1]
     if not is_symbolic(graph.graph):
-        return _Lowering(graph, stage, free=free, layouts=layouts).program()
+        return _Lowering(graph, stage, free=free, layouts=layouts, choose=choose).program()
     log = Conditions()
     own = GraphArtifact(fx.GraphModule(graph.module, copied(graph.graph)), graph.stage)  # whose values the reader replaces
     lowering = _Lowering(own, stage, Reader(hints or {}), log)
@@ -132,8 +137,9 @@ class _Lowering:
         log: Conditions | None = None,
         free: Collection[int] = (),
         layouts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+        choose: Choose | None = None,
     ) -> None:
-        self.graph, self.stage, self.reader, self.log, self.free, self.layouts = graph, stage, reader, log, free, layouts
+        self.graph, self.stage, self.reader, self.log, self.free, self.layouts, self.choose = graph, stage, reader, log, free, layouts, choose
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[BufferSpec] = []
         self.numbers: dict[int, Any] = {}  # position of an argument that is a number -> its size, or a real
@@ -167,8 +173,8 @@ class _Lowering:
             conditions=conditions,
         )
 
-    def decide(self, node: fx.Node, outcome: str, reason: str) -> None:
-        self.decisions.append(Decision("lower", (self.graph.id(node),), outcome, reason, {"target": target_name(node)}))
+    def decide(self, node: fx.Node, outcome: str, reason: str, facts: Mapping[str, float] = MappingProxyType({})) -> None:
+        self.decisions.append(Decision("lower", (self.graph.id(node),), outcome, reason, {"target": target_name(node), **facts}))
 
     def size_decided(self, condition: Condition) -> None:
         self.decisions.append(Decision("size", (self.graph.id(self.current),), condition.text, "size", {"target": target_name(self.current)}))
@@ -265,7 +271,14 @@ class _Lowering:
     def lowered(self, node: fx.Node, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
         """The row's result, or the extern call's where there is no row, the row declines, or its result is not aten's."""
         name, before = str(target), len(self.builder.nodes)
+        choice = self.chosen(node, name, args, kwargs)
         try:
+            if choice is not None and not choice.ours:
+                raise Decline("measured slower")
+            if choice is not None:
+                result = PRODUCTS[name](self.builder, *args, **kwargs)
+                self.decide(node, "loop", "measured faster", choice.facts)
+                return result
             if name in VIEWS:
                 result = VIEWS[name](self.builder, *args, **kwargs)
             elif name in EXTERNS:
@@ -276,7 +289,7 @@ class _Lowering:
                 raise Decline("other result")
         except Decline as declined:
             self.builder.rewind(before)
-            self.decide(node, "extern", declined.reason)
+            self.decide(node, "extern", declined.reason, choice.facts if choice else {})
             args, kwargs = fx.map_arg((node.args, node.kwargs), self.in_own_layout)
             return self.builder.extern(target, args, kwargs)
         if name in EXTERNS:
@@ -285,6 +298,12 @@ class _Lowering:
         made = len(self.builder.nodes) > before
         self.decide(node, "loop" if name not in VIEWS else "copy" if made else "view", "loop" if name not in VIEWS else "layout" if made else "view")
         return result
+
+    def chosen(self, node: fx.Node, name: str, args: Any, kwargs: Any) -> Choice | None:
+        """Whose a matrix product is, the library's or ours; None where there is no choice."""
+        followers = read_by(node) & ELEMENTWISE.keys()
+        product = product_of(name, args, kwargs, bool(followers)) if self.choose is not None and name in PRODUCTS else None
+        return self.choose(product) if self.choose is not None and product is not None else None
 
     def loops(self, node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
         _require_loops(node, args, kwargs, name)
@@ -300,6 +319,14 @@ class _Lowering:
             return None
         made = [self.builder.loop(self.builder.like(v), lambda body, _, dtype=v.dtype: body.constant(0, dtype)) for v in results]
         return tuple(made) if isinstance(val, (tuple, list)) else made[0]
+
+
+def read_by(node: fx.Node) -> set[str]:
+    """Names of the operators that read the result, or a view of it."""
+    found: set[str] = set()
+    for user in node.users:
+        found |= read_by(user) if str(user.target) in VIEWS else {str(user.target)}
+    return found
 
 
 def _require_loops(node: fx.Node, args: Any, kwargs: Any, name: str) -> None:

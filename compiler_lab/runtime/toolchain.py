@@ -47,7 +47,7 @@ from ..core.errors import CodegenFailed
 from .cache import cache_root, replace_file
 
 SOURCE = "kernels.cpp"
-HEADERS = {"lab_math.h": "math.h", "lab_call.h": "call.h"}
+HEADERS = {"lab_math.h": "math.h", "lab_call.h": "call.h", "lab_product.h": "product.h"}
 """What generated source includes, and the file of ``codegen`` that it is."""
 
 PLAIN = ("-std=c++17", "-O2", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-g1")

@@ -31,7 +31,7 @@ import torch
 from ..lowering.index import Var
 from ..lowering.ir import BufferSpec, ExternNode, LoopNode, SerialNode
 
-Shape = Literal["pointwise", "row", "column", "flat", "serial"]
+Shape = Literal["pointwise", "row", "column", "flat", "product", "serial"]
 
 OUT_VARIANTS: Mapping[torch._ops.OpOverload, torch._ops.OpOverload] = {
     torch.ops.aten.mm.default: torch.ops.aten.mm.out,
@@ -59,6 +59,7 @@ class LoopGroup:
     column     ``outer``'s last variable is contiguous: vector over it, accumulators in an array
     flat       ``outer`` is empty: the whole tensor is reduced in one sweep, parallel over chunks of inner
 
+    product    one matrix product, by a template in blocks of rows and strips of columns, and what is made of each of its elements
     serial     one ``SerialNode``, alone: ``inner`` are its steps, which run in order; parallel and vector over outer
 
     A small tensor that is reduced whole and swept again is a "row" group with one outer variable of size 1.

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from ..lowering.index import Index, Var
 from ..lowering.sizes import hint
-from .respace import Level, Member, Space, chain, is_indirect, moved, numel, renamed, solve, tidy
+from .respace import Level, Member, Space, chain, is_indirect, keeps_products, moved, numel, renamed, solve, tidy
 
 FEW_ROWS, LONG_ROW = 8, 16384
 """Below so many rows of more elements than this, sweeping again would leave cores idle and read memory again."""
@@ -104,7 +104,7 @@ def _onto(base: Draft, other: Draft, single_reader: Mapping[str, bool]) -> Draft
                 draft = Draft(draft.slot, space, members)
                 if not sound(draft):
                     continue
-            if sweeps_too_much(draft):
+            if sweeps_too_much(draft) or not keeps_products(draft.space, draft.members):
                 return "reduction boundary"
             return draft
         reason = problem

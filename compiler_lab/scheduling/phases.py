@@ -15,7 +15,7 @@ from ..core.artifact import Decision
 from ..lowering.index import Var
 from .ir import LoopGroup, Phase, Shape
 from .merge import Draft, earliest, sound, walks_columns, where_read
-from .respace import Member, Space, rewrite, tidy
+from .respace import Member, Space, keeps_products, rewrite, tidy
 
 LONG_CHAIN = 16
 """Scalar operations up to which a value is computed again rather than kept."""
@@ -36,7 +36,7 @@ def build_group(draft: Draft, needed: frozenset[str], stage: str) -> tuple[LoopG
     written = frozenset(m.name for m in draft.members) - needed
     if draft.space.numel:
         tidied = Draft(draft.slot, *tidy(draft.space, draft.members, unwritten=written if needed else frozenset()))
-        draft = tidied if sound(tidied) else draft
+        draft = tidied if sound(tidied) and keeps_products(tidied.space, tidied.members) else draft
     space, members = draft.space, draft.members
     at = earliest(members, space)
     shape = shape_of(draft, at)
@@ -66,6 +66,8 @@ def shape_of(draft: Draft, at: dict[str, int]) -> Shape:
     if not draft.space.outer:
         single = not any(at[m.name] for m in draft.members if m.level == "full")
         return "flat" if single else "row"
+    if any(m.traits.product for m in draft.members):
+        return "product"
     return "column" if walks_columns(draft) else "row"
 
 

@@ -19,7 +19,7 @@ from ..lowering.program import LoopProgram, written
 from ..lowering.sizes import hint
 from .merge import Draft, where_read
 from .repeat import Chain, inline, place
-from .respace import Member, numel
+from .respace import Member, keeps_products, numel
 
 MOST_NODES, MOST_WORK = 6, 24
 """Size of what is repeated for one value: loop nodes and scalar operations."""
@@ -95,6 +95,8 @@ class Recompute:
                 extra += sum(min(size[b].cost, points * size[b].dtype.itemsize) for b in chain.inputs)
             if isinstance(result, str):
                 return result, {}
+            if not keeps_products(result.space, result.members):
+                return "broadcast", {}
             if len(result.members) > self.options.max_fused_nodes:
                 return "too large", {}
             repeated[slot] = result

@@ -21,6 +21,7 @@ import torch.fx as fx
 from ..lowering import ops
 from ..lowering.index import Div, Index, Mod, Var
 from ..lowering.ir import LoopNode
+from ..lowering.product import is_product, operands
 from ..lowering.sizes import at_most, hint
 
 Level = Literal["full", "outer"]
@@ -50,6 +51,7 @@ class Traits:
     ordered: bool  # argmax, argmin: the result is a position in the inner loops' own order
     expensive: bool  # has an op of ops.EXPENSIVE, or a gather
     work: int
+    product: bool  # a matrix product, which a template computes
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def traits_of(node: LoopNode) -> Traits:
         ordered=any(k in ("argmax", "argmin") for k in kinds),
         expensive=any(name in ops.EXPENSIVE or name == "indirect" for name in names),
         work=sum(name in ops.SCALAR for name in names),
+        product=is_product(node),
     )
 
 
@@ -292,3 +295,12 @@ def rewrite(member: Member, space: Space) -> LoopNode:
     for n, args in statements(member):
         emit(body, n, args, made)
     return replace(member.node, outer=outer, inner=inner, body=body)
+
+
+def keeps_products(space: Space, members: Sequence[Member]) -> bool:
+    """Whether each matrix product among them stands alone over its rows, columns and depth, so that a template can still compute it."""
+    found = [m for m in members if m.traits.product]
+    if not found:
+        return True
+    alone = len(found) == 1 and all(m.per_row for m in members) and sum(m.traits.reduction for m in members) == 1
+    return alone and operands(rewrite(found[0], space).body, space.outer, space.inner) is not None
