@@ -101,7 +101,7 @@ class Run:
                 code = process.returncode
                 self.tell(first, f"the process died: {signal.Signals(-code).name if code < 0 else code}")
                 errors.seek(0)
-                (self.failures / f"{first}.log").write_text(errors.read()[-20_000:])
+                (self.failures / f"{first}.log").write_text(errors.read()[:20_000])
                 first += 1
         return first
 

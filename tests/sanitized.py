@@ -22,10 +22,18 @@ from .graph_check import apart_in_memory
 from .program_check import Difference
 
 
+def _library(name: str) -> str:
+    """Where g++ has it. The sanitizer looks for what throws exceptions when it starts, and Python, a C program, has not loaded it by then."""
+    return subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def environment(symbolize: bool = True) -> dict[str, str]:
     """The variables of a process whose kernels are built with sanitizers. ``symbolize``: reports name functions, which takes a minute for torch's."""
-    runtime = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
-    return {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": f"detect_leaks=0:handle_segv=0:symbolize={symbolize:d}"}
+    return {
+        **os.environ,
+        "LD_PRELOAD": f"{_library('libasan.so')} {_library('libstdc++.so.6')}",
+        "ASAN_OPTIONS": f"detect_leaks=0:handle_segv=0:symbolize={symbolize:d}",
+    }
 
 
 def program(seed: int) -> str:
