@@ -29,6 +29,7 @@ from compiler_lab.lowering.index import Index, Var
 from compiler_lab.lowering.ir import BufferSpec, LoopNode
 from compiler_lab.lowering.lower import lower
 from compiler_lab.lowering.program import LoopProgram
+from compiler_lab.lowering.rows_product import Choose
 from compiler_lab.runtime.build import build
 from compiler_lab.scheduling.fusion import schedule
 
@@ -38,16 +39,16 @@ from .loops import THRESHOLDS, Builder, random_program, view
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-30, -1e30, 88.0]
 
 
-def lowered(f: Callable[..., Any], *args: Tensor) -> LoopProgram:
+def lowered(f: Callable[..., Any], *args: Tensor, choose: Choose | None = None) -> LoopProgram:
     """``f`` over aten as torch's own tracer sees it (the oracle's graph: these tests are of what comes after it)."""
     module = make_fx(f, tracing_mode="fake")(*args)
     for i, n in enumerate(module.graph.nodes):
         n.meta["stack"], n.meta["parents"] = (Location("user.py", i + 1, "f"),), ()
-    return lower(GraphArtifact(module, "aot.forward"))
+    return lower(GraphArtifact(module, "aot.forward"), choose=choose)
 
 
-def kernels_of(f: Callable[..., Any], *args: Tensor, fusion: bool = True) -> Kernels:
-    made = generate(schedule(lowered(f, *args), Options(fusion=fusion)))
+def kernels_of(f: Callable[..., Any], *args: Tensor, fusion: bool = True, choose: Choose | None = None) -> Kernels:
+    made = generate(schedule(lowered(f, *args, choose=choose), Options(fusion=fusion)))
     made.check()
     return made
 

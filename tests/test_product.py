@@ -10,34 +10,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.fx.experimental.proxy_tensor import make_fx
 
 import compiler_lab
 from compiler_lab import tuning
 from compiler_lab.codegen.artifact import Kernels
-from compiler_lab.codegen.cpp import generate
-from compiler_lab.core.fx import GraphArtifact
 from compiler_lab.core.options import Options
-from compiler_lab.core.provenance import Location
-from compiler_lab.lowering.lower import lower
-from compiler_lab.lowering.program import LoopProgram
 from compiler_lab.lowering.rows_product import Choice, Product
 from compiler_lab.runtime.build import build
-from compiler_lab.scheduling.fusion import schedule
 from compiler_lab.scheduling.ir import LoopGroup
 
-
-def lowered(f: Callable[..., Any], *args: Tensor) -> LoopProgram:
-    module = make_fx(f, tracing_mode="fake")(*args)
-    for i, n in enumerate(module.graph.nodes):
-        n.meta["stack"], n.meta["parents"] = (Location("user.py", i + 1, "f"),), ()
-    return lower(GraphArtifact(module, "aot.forward"), choose=lambda product: Choice(True))
+from . import test_codegen
 
 
 def kernels_of(f: Callable[..., Any], *args: Tensor) -> Kernels:
-    made = generate(schedule(lowered(f, *args)))
-    made.check()
-    return made
+    """With every product by the template."""
+    return test_codegen.kernels_of(f, *args, choose=lambda product: Choice(True))
 
 
 def shapes(kernels: Kernels) -> list[str]:
@@ -133,7 +120,7 @@ def test_other_products_are_the_librarys() -> None:
         return a @ b, a.double() @ b.double(), a[:, :3] @ b[:3], torch.bmm(a[None], b[None])
 
     args = torch.randn(20, 30), torch.randn(30, 40)
-    program = lower(GraphArtifact(make_fx(f, tracing_mode="fake")(*args), "aot.forward"), choose=choose)
+    program = test_codegen.lowered(f, *args, choose=choose)
     assert [(p.rows, p.columns, p.depth) for p in asked] == [(20, 40, 30)]
     assert [d.outcome for d in program.decisions if d.facts["target"] in ("aten.mm.default", "aten.bmm.default")] == ["loop", "extern", "extern", "extern"]
 

@@ -67,7 +67,7 @@ def outcome(fn: Program, args: Sequence[Any]) -> Any:
     return out, [None if g is None else g.contiguous() for g in gradients], [a.detach() if isinstance(a, Tensor) else a for a in args], buffers
 
 
-def compiled_once(fn: Program, calls: Sequence[Sequence[Any]], backend: str, graphs: int = 1) -> list[Step]:
+def assert_compiled_once(fn: Program, calls: Sequence[Sequence[Any]], backend: str, graphs: int = 1) -> list[Step]:
     """Holds each call equal to Python's, and gives the steps of the compiles, of which there are ``graphs``, all symbolic."""
     steps: list[Step] = []
     compiler_lab.reset()
@@ -87,7 +87,7 @@ def test_corpus(name: str, backend: str) -> None:
     sizes = open_sizes(fn, args)
     fixed = {"layer_norm_residual": {48}, "embedding_norm": {24}}.get(name, set())  # the program names this size
     calls = [[resized(a, {n: n + more for n in sizes - fixed}) for a in args] for more in (0, 1, 5, 2)]
-    for step in compiled_once(fn, calls, backend):
+    for step in assert_compiled_once(fn, calls, backend):
         step.after.check()
         assert step.after.text() == step.after.text()
 
@@ -165,7 +165,7 @@ HARD = [size_as_number, views_out, in_place, written_input, normalised, losses, 
 def test_one_compile_serves_all_sizes(fn: Program, backend: str) -> None:
     second = fn.__code__.co_argcount == 2
     calls = [(torch.randn(n, 4).abs().requires_grad_(), *((torch.randn(n, 4),) if second else ())) for n in (6, 4, 10, 100)]
-    compiled_once(fn, calls, backend)
+    assert_compiled_once(fn, calls, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -174,7 +174,7 @@ def test_what_depends_on_a_size_is_compiled_again_or_is_right(backend: str) -> N
         return (x + y).softmax(0) * x.shape[0]
 
     calls: list[Any] = [(torch.randn(n, 4, requires_grad=True), torch.randn(m, 4)) for n, m in [(5, 5), (5, 1), (1, 5), (1, 1), (3, 3), (0, 0), (0, 1), (7, 1)]]
-    steps = compiled_once(broadcast, calls[:1] + calls[4:5], backend)
+    steps = assert_compiled_once(broadcast, calls[:1] + calls[4:5], backend)
     guards = steps[-1].after.text()
     assert "L['x'].size(0) == L['y'].size(0)" in guards or "L['y'].size(0) == L['x'].size(0)" in guards
     compiled = compiler_lab.compile(broadcast, backend=backend, dynamic=True)

@@ -113,31 +113,29 @@ def _lane_loops(k: KernelCode, phase: PhaseCode, t: Tile, last: Var, statements:
     e, w = k.e, t.width
     parents = parents_of(statements, phase.reductions)
     start, stop = block_bounds(t, last)
-    pragma = f"#pragma omp simd{flags(statements)}"
     if w == last.size:
-        e.line(pragma, parents)
+        e.line(f"#pragma omp simd{flags(statements)}", parents)
         with e.block(loop(last.name, stop), parents):
             _steps(k, phase, statements, last.name)
         return
     with e.block(f"for (int64_t at = {start}; at + {w} <= {stop}; at += {w}) {{", parents):
         for case, body in zip(phase.cases, cases, strict=True):
             with e.block(f"if ({case.when}) {{", parents):
-                _lanes(k, phase, last, w, body, case.values)
+                _lanes(k, phase, f"{last.name} = at", str(w), body, case.values)
                 e.line("continue;", parents)
-        _lanes(k, phase, last, w, statements)
+        _lanes(k, phase, f"{last.name} = at", str(w), statements)
     if last.size % w:
         left = str(last.size % w) if start == "0" else f"({stop} - {start}) % {w}"
-        e.line(pragma, parents)
-        with e.block(loop("lane", left) + "  // what is left", parents):
-            e.line(f"const int64_t {last.name} = {last.size - last.size % w if start == '0' else f'{stop} - {left}'} + lane;", parents)
-            _steps(k, phase, statements, "lane")
+        begin = f"{last.size - last.size % w}" if start == "0" else f"{stop} - {left}"
+        _lanes(k, phase, f"{last.name} = {begin}", left, statements, comment="  // what is left")
 
 
-def _lanes(k: KernelCode, phase: PhaseCode, last: Var, width: int, statements: list[Statement], values: Sequence[str] = ()) -> None:
+def _lanes(k: KernelCode, phase: PhaseCode, begin: str, count: str, statements: list[Statement], values: Sequence[str] = (), comment: str = "") -> None:
+    """One group of ``count`` lanes; ``begin``: the last variable and its value in the first of them, ``r0 = at``."""
     parents = parents_of(statements, phase.reductions)
     k.e.line(f"#pragma omp simd{flags(statements)}", parents)
-    with k.e.block(loop("lane", width), parents):
-        k.e.line(f"const int64_t {last.name} = at + lane;", parents)
+    with k.e.block(loop("lane", count) + comment, parents):
+        k.e.line(f"const int64_t {begin} + lane;", parents)
         _steps(k, phase, statements, "lane", values)
 
 

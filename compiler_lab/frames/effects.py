@@ -152,9 +152,9 @@ def place(value: Value | Cell | Scope) -> Recipe:
 
 
 def guard_aliases(t: Tracer) -> tuple[Guard, ...]:
-    """For each type of which an object was changed, or is a key: all objects of that type that were looked at are different ones, as they were."""
+    """For each type of which an object was changed, or noted as visited: all objects of it that were looked at are different ones, as they were."""
     made: list[Guard] = []
-    kinds: dict[Any, Any] = dict(t.keyed)
+    kinds: dict[Any, Any] = dict(t.visited)
     for value, stack in t.changed.values():
         if isinstance(value, Value):
             kinds.setdefault(_kind(value), stack)
@@ -164,7 +164,7 @@ def guard_aliases(t: Tracer) -> tuple[Guard, ...]:
         sources = [v.source for v in t.known.values() if v.source is not None and _kind(v) is kind]
         moving = [s for s in sources if not _fixed(s)]
         if len(sources) > 1 and moving:
-            made.append(Guard("not_aliased", sources[0], tuple(sources[1:]), stack, "an object of this type is changed, or is a key"))
+            made.append(Guard("not_aliased", sources[0], tuple(sources[1:]), stack, "an object of this type is changed, or was noted as visited"))
     _separate(t)
     return tuple(made)
 

@@ -85,7 +85,7 @@ class Tracer:
         self.keys: dict[int, UserKey] | None = None  # inside a method that takes one key: it is hashed once
         self.once = False  # the graph draws random numbers, or does what cannot be seen: it cannot be tried and given up
         self.retried = False  # Python runs the frame again when the graph raises
-        self.keyed: dict[type[Any], Stack] = {}  # types whose objects were elements of a set, by identity: they are different ones
+        self.visited: dict[type[Any], Stack] = {}  # types of modules that a library put into a set, by identity: they are different ones
         self.trusted: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # what libraries define, by (id of class or module, name): no guard, see ``trust``
         self.process = ""  # what was computed that may be another thing in another process
         self.warned: list[Recipe] = []  # what is shown before the graph runs
@@ -97,11 +97,13 @@ class Tracer:
     def scope(self, function: types.FunctionType, source: Source) -> Scope:
         """The globals of an existing function, the same object for all functions of one module."""
         names = function.__globals__
+        module = sys.modules.get(str(names.get("__name__")))
+        owned = module is not None and module.__dict__ is names
+        return self._scope(names, Source("constant", module) if owned else Source("attr", "__globals__", source))
+
+    def _scope(self, names: dict[str, Any], base: Source) -> Scope:
         if id(names) not in self.scopes:
-            module = sys.modules.get(str(names.get("__name__")))
-            owned = module is not None and module.__dict__ is names
-            base = Source("constant", module) if owned else Source("attr", "__globals__", source)
-            builtins = names.get("__builtins__", {})
+            builtins: Any = names.get("__builtins__", {})
             self.scopes[id(names)] = Scope(self, names, base, builtins if isinstance(builtins, dict) else vars(builtins))
         return self.scopes[id(names)]
 
@@ -111,11 +113,7 @@ class Tracer:
 
     def module_scope(self, module: types.ModuleType) -> Scope:
         """The attributes of a module, which are the globals of its functions."""
-        if id(module.__dict__) not in self.scopes:
-            builtins: Any = module.__dict__.get("__builtins__", {})
-            names = builtins if isinstance(builtins, dict) else vars(builtins)
-            self.scopes[id(module.__dict__)] = Scope(self, module.__dict__, Source("constant", module), names)
-        return self.scopes[id(module.__dict__)]
+        return self._scope(module.__dict__, Source("constant", module))
 
     def exception(self, cls: type[BaseException], *args: Any) -> ExceptionValue:
         """An exception that an operation of the program raises; it is left at the line that asks for it."""

@@ -223,11 +223,17 @@ def key_of(t: Tracer, value: Value) -> Hashable:
     real = getattr(value, "real", None)
     if real is None and value.source is not None and cls.__hash__ is object.__hash__:
         raise t.refuse("unknown-value", f"{value.describe()} as a key")
-    if isinstance(real, torch.nn.Module) and t.in_library():  # a set of those that were visited: only that they are different ones counts
-        t.keyed.setdefault(cls, t.stack())
-    else:
-        t.guard("id", value.source, None, why="it is a key, which is found by identity")
+    t.guard("id", value.source, None, why="it is a key, which is found by identity")
     return value if real is None else real
+
+
+def element_of(t: Tracer, value: Value) -> Hashable:
+    """``key_of`` an element of a set. Of modules that a library notes as visited it only matters that they are different ones."""
+    real, cls = getattr(value, "real", None), value.python_type()
+    if not isinstance(real, torch.nn.Module) or cls.__hash__ is not object.__hash__ or not t.in_library():
+        return key_of(t, value)
+    t.visited.setdefault(cls, t.stack())
+    return real
 
 
 class DictValue(Value):
@@ -264,12 +270,8 @@ class DictValue(Value):
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
         return found
 
-    def place_of(self, t: Tracer, key: Value) -> Hashable:
-        """``key_of(key)``, by which the dict's entries go."""
-        return key_of(t, key)
-
     def find(self, t: Tracer, key: Value) -> Value | None:
-        at = self.place_of(t, key)
+        at = key_of(t, key)
         if at not in self.entries:
             self.asked(at)
             return None
@@ -277,12 +279,12 @@ class DictValue(Value):
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         self.changing(t)
-        at = self.place_of(t, key)
+        at = key_of(t, key)
         self.entries[at] = (self.entries[at][0] if at in self.entries else key, value)
 
     def delete_item(self, t: Tracer, key: Value) -> None:
         self.changing(t)
-        at = self.place_of(t, key)
+        at = key_of(t, key)
         self.asked(at)
         if self.entries.pop(at, None) is None:
             raise Raised(t.exception(KeyError, t.maybe_constant(key)))
@@ -293,7 +295,7 @@ class DictValue(Value):
         self.entries.clear()
 
     def contains(self, t: Tracer, value: Value) -> bool:
-        at = self.place_of(t, value)
+        at = key_of(t, value)
         self.asked(at)
         return at in self.entries
 
@@ -338,12 +340,6 @@ class ExistingDict(DictValue):
         self.t, self.real, self.start = t, real, dict(entries)
         self.removed: dict[Hashable, Value] = {}
         self.moved = False
-
-    def place_of(self, t: Tracer, key: Value) -> Hashable:
-        at = super().place_of(t, key)
-        if at is getattr(key, "real", None):  # the dict's own keys are no values of the frame
-            t.guard("id", key.source, None, why="it is a key, which is found by identity")
-        return at
 
     def look(self) -> None:
         self.t.guard("dict_keys", self.source, tuple(self.start), why="the program looked at the keys")
@@ -399,7 +395,7 @@ class DictView(Value):
 
 
 class SetValue(Value):
-    """A set or frozenset: ``entries`` maps ``key_of(element)`` to the element. Its order is never relied upon."""
+    """A set or frozenset: ``entries`` maps ``element_of(element)`` to the element. Its order is never relied upon."""
 
     def __init__(self, entries: dict[Any, Value], cls: type[Any] = set, source: Source | None = None) -> None:
         self.entries, self.cls, self.source = entries, cls, source
@@ -412,7 +408,7 @@ class SetValue(Value):
         return self.cls(v.plain(leaf) for v in self.entries.values())
 
     def contains(self, t: Tracer, value: Value) -> bool:
-        return key_of(t, value) in self.entries
+        return element_of(t, value) in self.entries
 
     def iterate(self, t: Tracer) -> Iterator[Value]:
         if len(self.entries) > 1:
@@ -427,11 +423,11 @@ class SetValue(Value):
 
     def put(self, t: Tracer, value: Value) -> None:
         self.changing(t)
-        self.entries.setdefault(key_of(t, value), value)
+        self.entries.setdefault(element_of(t, value), value)
 
     def drop(self, t: Tracer, value: Value) -> None:
         self.changing(t)
-        self.entries.pop(key_of(t, value), None)
+        self.entries.pop(element_of(t, value), None)
 
 
 class ExistingSet(SetValue):
@@ -459,12 +455,12 @@ class ExistingSet(SetValue):
 
     def put(self, t: Tracer, value: Value) -> None:
         t.change(self)
-        self.inside.setdefault(key_of(t, value), value)
+        self.inside.setdefault(element_of(t, value), value)
         self.steps.append((set.add, value))
 
     def drop(self, t: Tracer, value: Value) -> None:
         t.change(self)
-        self.inside.pop(key_of(t, value), None)
+        self.inside.pop(element_of(t, value), None)
         self.steps.append((set.discard, value))
 
 
