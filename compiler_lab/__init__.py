@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from .observe.side_by_side import side_by_side as side_by_side
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
+    from .observe.view import View as View
+    from .observe.view import view as view
     from .runtime.build import build as build
     from .scheduling.fusion import schedule as schedule
     from .scheduling.memory import plan_memory as plan_memory
@@ -78,6 +80,7 @@ _HOMES: dict[str, str] = {
     "PostGradPass": "graph.rewrite",
     "Step": "observe.trace",
     "Trace": "observe.trace",
+    "View": "observe.view",
     "aot_autograd": "backends",
     "build": "runtime.build",
     "cache_info": "session",
@@ -120,6 +123,7 @@ _HOMES: dict[str, str] = {
     "symbolic_trace": "graph.symbolic",
     "time_nodes": "graph.interpreters",
     "transform": "graph.interpreters",
+    "view": "observe.view",
 }
 
 __all__ = [

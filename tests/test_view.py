@@ -131,7 +131,7 @@ def test_lines_are_numbered_as_items_are(data: Any) -> None:
 
 
 def test_the_script_gets_the_lineage_of_the_trace(trace: Trace, data: Any) -> None:
-    found = re.search(r'<script type="application/json" class="clab-links">(.*?)</script>', render(data), re.DOTALL)
+    found = re.search(r'<script type="application/json" class="clab-data">(.*?)</script>', render(data), re.DOTALL)
     assert found
     links = json.loads(found[1])
     runs = lambda text: [[*run.split("*"), "1"] for run in text.split(",")]

@@ -183,16 +183,26 @@ def fragment(trace: Trace, only: Sequence[str] | None = None) -> str:
 
 def page(trace: Trace) -> str:
     """``fragment`` as a whole document."""
+    return document(trace.title, fragment(trace))
+
+
+def document(title: str, body: str) -> str:
+    """A fragment as a page of its own."""
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-    head = f"{meta}<title>{html.escape(trace.title)}</title>"
-    body = '<body style="margin:0;--clab-height:calc(100vh - 8.5em)">'
-    return f'<!doctype html><html lang="en"><head>{head}</head>{body}{fragment(trace)}</body></html>\n'
+    head = f"{meta}<title>{html.escape(title)}</title>"
+    style = "margin:0;--clab-height:calc(100vh - 8.5em)"
+    return f'<!doctype html><html lang="en"><head>{head}</head><body style="{style}">{body}</body></html>\n'
 
 
 def save_page(trace: Trace, path: str | os.PathLike[str]) -> None:
+    write_whole(path, page(trace))
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """A file that is there is replaced only when the new one is whole."""
     target = Path(path)
     partial = target.with_name(target.name + ".part")
-    partial.write_text(page(trace), encoding="utf-8")
+    partial.write_text(text, encoding="utf-8")
     partial.replace(target)
 
 

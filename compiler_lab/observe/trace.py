@@ -17,13 +17,16 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core.artifact import Artifact, Decision, Item, Plain
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
+
+if TYPE_CHECKING:
+    from .view import View
 
 FORMAT, VERSION = "compiler-lab-trace", 1
 
@@ -111,6 +114,12 @@ class Trace:
                 return step.after
         known = sorted({f"{s.name} {s.part}".strip() for s in self.steps})
         raise KeyError(f"no step {name!r} {part}in this trace; there are: {', '.join(known) or 'none'}")
+
+    def view(self, name: str = "pipeline", **options: Any) -> View:
+        """One picture of this trace: see ``observe.view``."""
+        from .view import view
+
+        return view(self, name, **options)
 
     def text(self) -> str:
         """Each step's result under a heading."""

@@ -1,6 +1,8 @@
 // The pipeline view's behaviour: tabs, a second pane, linked lines, filters and copying. Plain ES module, inlined into the output.
 // In: the static HTML of pipeline_view.py. Line k of <ol start=n> is item n + k (or source line n + k in a list .clab-src); who is made of
-// whom, and why a source line has nothing in a step, stand in script.clab-links. All content can be read without this script.
+// whom, and why a source line has nothing in a step, stand in script.clab-data. All content can be read without this script.
+
+import { all, copying, liveOf, make, mount } from "./base.js";
 
 /**
  * @typedef {Object} Links
@@ -82,24 +84,13 @@ export function wentTo(place, titles, counts, whys) {
   return `${place}: ` + titles.map((title, k) => (counts[k] ? `${counts[k]} line${counts[k] === 1 ? "" : "s"} in ${title}` : `none in ${title}${whys[k] ? ` (${whys[k]})` : ""}`)).join("; ");
 }
 
-/** @template {HTMLElement} T @param {ParentNode} root @param {string} selector @returns {T[]} */
-const all = (root, selector) => [...root.querySelectorAll(selector)].map((e) => /** @type {T} */ (e));
-
-/** A small element. @param {string} tag @param {string} text */
-function make(tag, text) {
-  const e = document.createElement(tag);
-  e.textContent = text;
-  return e;
-}
-
-/** @param {HTMLElement} root */
-function start(root) {
-  root.classList.add("clab-on");
-  const live = /** @type {HTMLElement} */ (root.querySelector(".clab-live"));
+/** @param {HTMLElement} root @param {{up: string, src: string, lost: Record<string, Record<string, number>>, why: string[]}} data */
+function start(root, data) {
+  const live = liveOf(root);
   const stage = tabs(root, live);
-  link(root, live, stage);
+  link(root, live, stage, data);
   filters(root);
-  copying(root, live);
+  copying(root);
 }
 
 /**
@@ -156,10 +147,9 @@ function tabs(root, live) {
 /**
  * Pointing at a line, or moving the cursor to it, lights what it is linked with; a click or Enter keeps it, Escape lets go.
  * @param {HTMLElement} root @param {HTMLElement} live @param {ReturnType<typeof tabs>} stage
+ * @param {{up: string, src: string, lost: Record<string, Record<string, number>>, why: string[]}} data
  */
-function link(root, live, stage) {
-  /** @type {{up: string, src: string, lost: Record<string, Record<string, number>>, why: string[]}} */
-  const data = JSON.parse(root.querySelector(".clab-links")?.textContent ?? "{}");
+function link(root, live, stage, data) {
   const links = linksOf(data);
   /** @type {HTMLElement[]} */ const items = [];
   /** @type {HTMLElement[]} */ const sources = [];
@@ -287,34 +277,4 @@ function filters(root) {
   }
 }
 
-/** A button on every pane that copies its lines as they stand. @param {HTMLElement} root @param {HTMLElement} live */
-function copying(root, live) {
-  for (const pane of all(root, ".clab-sec")) {
-    const button = make("button", "Copy");
-    button.setAttribute("type", "button");
-    button.addEventListener("click", async () => {
-      const lines = all(pane, "ol.clab-lines > li, pre").map((e) => e.textContent ?? "");
-      live.textContent = (await copy(lines.join("\n"))) ? `Copied ${lines.length} lines` : "The browser did not allow copying";
-    });
-    const head = pane.querySelector(".clab-h4");
-    head ? head.append(button) : pane.querySelector("summary")?.after(button);
-  }
-}
-
-/** @param {string} text @returns {Promise<boolean>} */
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = document.createElement("textarea");
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    return done;
-  }
-}
-
-if (typeof document !== "undefined") for (const root of document.querySelectorAll(".clab:not(.clab-on)")) start(/** @type {HTMLElement} */ (root));
+mount("pipeline", start);

@@ -8,26 +8,21 @@ Always holds: all text is escaped, no external address, every rule is prefixed `
 
 from __future__ import annotations
 
-import hashlib
-import html
 import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-from pygments import lex
 from pygments.lexer import Lexer
 from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, String
 
 from . import words
+from .frame import count, esc, frame, heading, highlight, ident_of, more, seconds
 from .memory_chart import memory_chart
 
 LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "call": CppLexer, "wrapper": PythonLexer}
-COLOURS = ((Comment, "c"), (Keyword, "k"), (String, "s"), (Number, "m"), (Name.Function, "f"), (Name.Builtin, "k"))
 NODE = re.compile(r"^(\w+)(: .*?)? = ([\w.]+)(.*)$", re.DOTALL)
 FOLDED = ("guard", "call", "wrapper", "instruction")
 LONG = 24  # sections of these kinds that have more lines are folded
@@ -39,21 +34,24 @@ Step = Mapping[str, Any]
 def render(data: Mapping[str, Any]) -> str:
     """The whole view. ``data``: see ``compiler_lab.observe.html.view_data``."""
     steps: list[Step] = list(data["steps"])
-    ident = "clab-" + hashlib.sha256("\n".join([data["title"], *(i["text"] for s in steps for i in s["items"])]).encode()).hexdigest()[:8]
+    ident = ident_of("pipeline", [data["title"], *(i["text"] for s in steps for i in s["items"])])
     view = _View(data, ident)
-    body = "".join(map(view.panel, steps))
+    panels = "".join(map(view.panel, steps))
     sources = _sources(data["sources"])
     environment = ", ".join(f"{k} {v}" for k, v in data["environment"].items())
-    head = f"{_count(len({s['graph'] for s in steps}), 'graph')}, {_count(len(steps), 'step')}, {_seconds(data['seconds'])} to compile; {environment}"
-    return (
-        f'<div class="clab" id="{ident}" data-lm-suppress-shortcuts="true"><style>{_asset("pipeline_view.css")}</style>'
-        f'<div class="clab-head"><div>{heading(2, _esc(data["title"]))}<p>{_esc(head)}</p></div></div>'
-        f'<div class="clab-body"><nav class="clab-nav" aria-label="Steps of the compile">{_nav(steps, ident)}</nav>'
+    head = f"{count(len({s['graph'] for s in steps}), 'graph')}, {count(len(steps), 'step')}, {seconds(data['seconds'])} to compile; {environment}"
+    body = (
+        f'<nav class="clab-nav" aria-label="Steps of the compile">{_nav(steps, ident)}</nav>'
         f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{sources}</section>'
-        f'<div class="clab-steps">{body}</div></div></div><p class="clab-live" role="status"></p>'
-        f'<script type="application/json" class="clab-links">{json.dumps(_links(data, steps), separators=(",", ":"))}</script>'
-        f'<script type="module">{_asset("pipeline_view.js")}</script></div>'
+        f'<div class="clab-steps">{panels}</div></div>'
     )
+    return frame("pipeline", ident, data["title"], head, body, _links(data, steps))
+
+
+def text(data: Mapping[str, Any]) -> str:
+    """Each step's text under its heading."""
+    said = lambda s: s["text"] if s["text"] is not None else "\n".join(i["text"] for i in s["items"])
+    return "\n\n".join(f"== {_title(s)}, {seconds(s['seconds'])}\n{said(s)}" for s in data["steps"])
 
 
 def _nav(steps: Sequence[Step], ident: str) -> str:
@@ -68,10 +66,10 @@ def _nav(steps: Sequence[Step], ident: str) -> str:
     for (graph, phase), members in phases.items():
         tabs = "".join(
             f'<li><a href="#{ident}-{s["index"]}"{"" if s["changed"] else same} '
-            f'style="--clab-w:{s["seconds"] / most:.3f}"><span>{_esc(s["name"])}</span> <small>{_seconds(s["seconds"])}</small></a></li>'
+            f'style="--clab-w:{s["seconds"] / most:.3f}"><span>{esc(s["name"])}</span> <small>{seconds(s["seconds"])}</small></a></li>'
             for s in members
         )
-        parts.append(f"{heading(3, _esc(f'Graph {graph}: {phase}' if several else phase))}<ul>{tabs}</ul>")
+        parts.append(f"{heading(3, esc(f'Graph {graph}: {phase}' if several else phase))}<ul>{tabs}</ul>")
     return "".join(parts)
 
 
@@ -95,27 +93,27 @@ class _View:
         chart = memory_chart(slots, self.groups.get((step["part"], step["graph"]), [])) if slots else ""
         sections = "".join(itertools.starmap(self.section, _sections(step)))
         index = step["index"]
-        title = f"{_esc(self.titles[index])} <small>{_seconds(step['seconds'])}</small>"
+        title = f"{esc(self.titles[index])} <small>{seconds(step['seconds'])}</small>"
         return (
             f'<div class="clab-step" id="{self.ident}-{index}" data-step="{index}">{heading(3, title)}'
-            f"<p>{_esc(words.EXPLANATIONS.get(step['name'], ''))}</p>{note}{chart}{sections}"
+            f"<p>{esc(words.EXPLANATIONS.get(step['name'], ''))}</p>{note}{chart}{sections}"
             f"{_removed(step['removed'])}{self.lost(step)}{_decisions(step['decisions'])}{_text(step['text'])}</div>"
         )
 
     def section(self, title: str, items: list[Item]) -> str:
         kind = items[0]["kind"]
         if kind == "assembly":
-            return heading(4, _esc(title)) + "".join(self.assembly(name, group) for name, group in _by_kernel(items))
-        said = f"{_esc(title)} <small>{_count(len(items), 'line')}</small>"
+            return heading(4, esc(title)) + "".join(self.assembly(name, group) for name, group in _by_kernel(items))
+        said = f"{esc(title)} <small>{count(len(items), 'line')}</small>"
         lists = self.lists(items, _paint(items))
         if kind in FOLDED and len(items) > LONG:
-            return _more(said, lists, "clab-sec")
+            return more(said, lists, "clab-sec")
         return f'<div class="clab-sec">{heading(4, said)}{lists}</div>'
 
     def assembly(self, name: str, items: list[Item]) -> str:
         vector = sum(bool(item["facts"].get("vector")) for item in items)
-        said = f"{_esc(name)} <small>{_count(len(items), 'line')}, {vector} of vector arithmetic</small>"
-        return _more(said, self.lists(items, [_instruction(item) for item in items]), "clab-sec")
+        said = f"{esc(name)} <small>{count(len(items), 'line')}, {vector} of vector arithmetic</small>"
+        return more(said, self.lists(items, [_instruction(item) for item in items]), "clab-sec")
 
     def lists(self, items: list[Item], painted: list[str]) -> str:
         """Ordered lists that count as the items are numbered: a new one where a number is left out. The user's line stands at the edge."""
@@ -137,8 +135,8 @@ class _View:
         if not step["lost"]:
             return ""
         said = lambda one: "" if one["step"] == step["index"] else f" ({self.titles.get(one['step'], 'an earlier step')})"
-        rows = "".join(f"<li>{_esc(self.where[one['src']])}: {_esc(words.why_lost(one['why']))}{_esc(said(one))}</li>" for one in step["lost"])
-        return _more(f"Your lines that nothing here comes from <small>{len(step['lost'])}</small>", f"<ul>{rows}</ul>")
+        rows = "".join(f"<li>{esc(self.where[one['src']])}: {esc(words.why_lost(one['why']))}{esc(said(one))}</li>" for one in step["lost"])
+        return more(f"Your lines that nothing here comes from <small>{len(step['lost'])}</small>", f"<ul>{rows}</ul>")
 
 
 def _title(step: Step) -> str:
@@ -175,18 +173,18 @@ def _instruction(item: Item) -> str:
     """Labels and vector arithmetic stand out; the rest is plain, since there are thousands of them."""
     text: str = item["text"]
     if text.endswith(":"):
-        return f'<i class="k">{_esc(text)}</i>'
+        return f'<i class="k">{esc(text)}</i>'
     if not item["facts"].get("vector"):
-        return _esc(text)
+        return esc(text)
     name, _, rest = text.strip().partition(" ")
-    return f'<i class="f">{text[: len(text) - len(text.lstrip())]}{_esc(name)}</i> {_esc(rest)}'
+    return f'<i class="f">{text[: len(text) - len(text.lstrip())]}{esc(name)}</i> {esc(rest)}'
 
 
 def _paint(items: list[Item]) -> list[str]:
     """Each item's text as HTML: coloured by the lexer of its kind, else as a node; indented under the item whose id its own begins with."""
     lexer = LEXERS.get(items[0]["kind"])
     if lexer is not None:
-        return _highlight("\n".join(item["text"] for item in items), lexer)
+        return highlight("\n".join(item["text"] for item in items), lexer)
     above: list[str] = []
     painted: list[str] = []
     for item in items:
@@ -200,36 +198,19 @@ def _paint(items: list[Item]) -> list[str]:
 def _node(text: str) -> str:
     found = NODE.match(text)
     if found is None:
-        return _esc(text)
+        return esc(text)
     name, value, target, rest = found.groups()
-    kind = f'<i class="c">{_esc(value)}</i>' if value else ""
-    return f'{_esc(name)}{kind} = <i class="f">{_esc(target)}</i>{_esc(rest)}'
-
-
-def _highlight(code: str, lexer: type[Lexer]) -> list[str]:
-    """Lines as HTML. Spaces join what follows them: parsers of HTML, nbconvert's among them, shorten text that is nothing but spaces."""
-    lines, current, spaces = [], list[str](), ""
-    for token, value in lex(code, lexer(stripnl=False, ensurenl=False)):
-        css = next((name for kind, name in COLOURS if token in kind), "")
-        for k, piece in enumerate(value.split("\n")):
-            if k:
-                lines.append("".join(current))
-                current, spaces = [], ""
-            if not piece or piece.isspace():
-                spaces += piece
-                continue
-            current.append(f'<i class="{css}">{spaces}{_esc(piece)}</i>' if css else spaces + _esc(piece))
-            spaces = ""
-    return [*lines, "".join(current)]
+    kind = f'<i class="c">{esc(value)}</i>' if value else ""
+    return f'{esc(name)}{kind} = <i class="f">{esc(target)}</i>{esc(rest)}'
 
 
 def _sources(sources: Iterable[Mapping[str, Any]]) -> str:
     blocks: list[str] = []
     for source in sources:
-        painted = _highlight("\n".join(source["lines"]), PythonLexer)
+        painted = highlight("\n".join(source["lines"]), PythonLexer)
         lines = "".join(f'<li data-l="{source["first"] + k}">{text}</li>' for k, text in enumerate(painted))
-        said = f"{_esc(source['name'])} <small>lines {source['first']} to {source['first'] + len(painted) - 1}</small>"
-        start = f'start="{source["numbers"][0]}" data-file="{_esc(source["name"])}" data-first="{source["first"]}"'
+        said = f"{esc(source['name'])} <small>lines {source['first']} to {source['first'] + len(painted) - 1}</small>"
+        start = f'start="{source["numbers"][0]}" data-file="{esc(source["name"])}" data-first="{source["first"]}"'
         blocks.append(f'<div class="clab-sec">{heading(4, said)}<ol class="clab-lines clab-src" {start}>{lines}</ol></div>')
     return "".join(blocks) or "<p>Source not available.</p>"
 
@@ -244,15 +225,15 @@ def _decisions(decisions: list[Mapping[str, Any]]) -> str:
     bodies = ""
     for (kind, outcome, reason), members in sorted(parts.items(), key=lambda pair: (pair[0][0], pair[0][1], -len(pair[1]))):
         said = words.sentence(kind, reason)
-        bodies += f'<tbody><tr><th colspan="2" scope="rowgroup">{_esc(f"{kind}, {outcome}: {reason}")} <small>{len(members)}</small>'
-        bodies += f"{f'<br><em>{_esc(said)}</em>' if said else ''}</th></tr>"
-        bodies += "".join(f"<tr><td>{_esc(_subject(d['subject']))}</td><td>{_esc(_facts(d['facts']))}</td></tr>" for d in members) + "</tbody>"
+        bodies += f'<tbody><tr><th colspan="2" scope="rowgroup">{esc(f"{kind}, {outcome}: {reason}")} <small>{len(members)}</small>'
+        bodies += f"{f'<br><em>{esc(said)}</em>' if said else ''}</th></tr>"
+        bodies += "".join(f"<tr><td>{esc(_subject(d['subject']))}</td><td>{esc(_facts(d['facts']))}</td></tr>" for d in members) + "</tbody>"
     saved = sum(d["facts"].get("bytes_saved", 0) for d in decisions if d["kind"] == "fuse" and d["outcome"] == "accepted")
     traffic = f"; what was fused moves {saved:,} bytes less" if saved else ""
     counts = ", ".join(f"{sum(len(m) for k, m in parts.items() if k[1] == o)} {o}" for o in dict.fromkeys(k[1] for k in parts))
     table = f'<table><thead><tr><th scope="col">what</th><th scope="col">facts</th></tr></thead>{bodies}</table>'
     scroll = f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Decisions">{table}</div>'
-    return _more(f"Why: {_count(len(decisions), 'decision')} <small>{_esc(counts + traffic)}</small>", scroll, "clab-why")
+    return more(f"Why: {count(len(decisions), 'decision')} <small>{esc(counts + traffic)}</small>", scroll, "clab-why")
 
 
 def _subject(subject: list[str]) -> str:
@@ -267,12 +248,12 @@ def _facts(facts: Mapping[str, Any]) -> str:
 def _removed(lines: list[str]) -> str:
     if not lines:
         return ""
-    gone = "".join(f"<li><del>{_esc(line)}</del></li>" for line in lines)
-    return _more(f"Removed or replaced by this step <small>{_count(len(lines), 'line')}</small>", f'<ul class="clab-gone" tabindex="0">{gone}</ul>')
+    gone = "".join(f"<li><del>{esc(line)}</del></li>" for line in lines)
+    return more(f"Removed or replaced by this step <small>{count(len(lines), 'line')}</small>", f'<ul class="clab-gone" tabindex="0">{gone}</ul>')
 
 
 def _text(text: str | None) -> str:
-    return "" if text is None else _more("As text", f'<pre tabindex="0">{_esc(text)}</pre>', "clab-sec")
+    return "" if text is None else more("As text", f'<pre tabindex="0">{esc(text)}</pre>', "clab-sec")
 
 
 def _links(data: Mapping[str, Any], steps: list[Step]) -> dict[str, Any]:
@@ -285,28 +266,3 @@ def _links(data: Mapping[str, Any], steps: list[Step]) -> dict[str, Any]:
 def _runs(lists: list[list[int]]) -> str:
     runs = ((" ".join(map(str, key)), len(list(group))) for key, group in itertools.groupby(lists))
     return ",".join(f"{text}*{k}" if k > 1 else text for text, k in runs)
-
-
-def heading(level: int, markup: str) -> str:
-    """A heading that a notebook's table of contents does not take for one of its own."""
-    return f'<div class="clab-h{level}" role="heading" aria-level="{level}">{markup}</div>'
-
-
-def _more(summary: str, markup: str, css: str = "") -> str:
-    return f'<details class="clab-more {css}"><summary>{summary}</summary>{markup}</details>'.replace(' "', '"')
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"
-
-
-def _esc(text: str) -> str:
-    return html.escape(text)
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__ or __name__).joinpath(name).read_text(encoding="utf-8")

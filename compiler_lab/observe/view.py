@@ -1,0 +1,96 @@
+"""One picture of a trace: plain data, and the view that draws it.
+
+In: a ``Trace`` (live or loaded, of our stack or of the real one), or one artifact. Out: ``View``, which prints as text, shows itself in a notebook, is
+saved as one page, and, where a view has something to step, slide or ask, becomes a widget by ``live()``.
+Always holds: a view sees plain data only; each row of ``VIEWS`` names a function of this package that makes the data and a module of
+``compiler_lab_widgets`` that draws it (``render(data)``) and says it (``text(data)``).
+PyTorch's counterpart: none; ``TORCH_TRACE`` with tlparse makes pages of logs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.artifact import Artifact, Plain
+from ..core.errors import UnknownOption
+from ..core.report import Report
+from .trace import Step, Trace
+
+
+@dataclass(frozen=True)
+class Source:
+    """``data``: "module:function" under ``observe``, called with the trace and the options; ``values``: what the widget remembers, with first values;
+    ``answer``: "module:function" under ``observe``, called with the trace and a question of the widget's."""
+
+    title: str
+    data: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    answer: str = ""
+
+
+VIEWS: dict[str, Source] = {
+    "pipeline": Source("Every step, with linked lines", "html:view_data"),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class View(Report):
+    """``name``: a row of ``VIEWS``. ``data``: plain, as the row's function made it."""
+
+    name: str
+    data: Mapping[str, Plain]
+    answer: Callable[[Any], Any] | None = None
+
+    def text(self) -> str:
+        return _drawing(self.name).text(self.data)
+
+    def html(self) -> str:
+        """A fragment that needs no network, no kernel and no script to be read."""
+        return _drawing(self.name).render(self.data)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+    def static(self) -> View:
+        return self
+
+    def live(self) -> Any:
+        """The view as a widget, whose values other widgets can link to; ``static()`` of it is this view. Where widgets are not installed it is this
+        view itself, after a line that says what to install."""
+        try:
+            from compiler_lab_widgets.live import live
+        except ImportError as error:
+            print(f"live views need {error.name}: pip install anywidget; this is the static one")
+            return self
+        made: Any = live(self.name, self.html(), VIEWS[self.name].values, self.answer)
+        made.static = self.static
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one page that needs no network."""
+        from .html import document, write_whole
+
+        write_whole(path, document(str(self.data.get("title", self.name)), self.html()))
+
+
+def view(of: Trace | Artifact, name: str = "pipeline", **options: Any) -> View:
+    """``name`` is a row of ``VIEWS``; ``options`` are those of its data function. Raises ``UnknownOption`` for another name."""
+    if name not in VIEWS:
+        raise UnknownOption(f"no view {name!r}", hint=f"views: {', '.join(VIEWS)}")
+    trace = of if isinstance(of, Trace) else Trace(of.stage, [Step(of.stage.split(".")[-1], None, of, 0.0)])
+    source = VIEWS[name]
+    answer = _function(source.answer) if source.answer else None
+    return View(name, _function(source.data)(trace, **options), None if answer is None else lambda question: answer(trace, question))
+
+
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(f".{module}", __package__), name)
+
+
+def _drawing(name: str) -> Any:
+    return importlib.import_module(f"compiler_lab_widgets.{name}_view")
