@@ -86,12 +86,15 @@ ATEN_JOINT_STEPS = tuple(replace(p, run=lambda g, o: decompose(g, o.decompositio
 
 
 def loop_steps(
-    free: Collection[int] = (), layouts: Mapping[str, Sequence[int]] = MappingProxyType({}), hints: Mapping[str, int] | None = None
+    free: Collection[int] = (),
+    layouts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    hints: Mapping[str, int] | None = None,
+    lent: Collection[str] = (),
 ) -> tuple[Pass, ...]:
     """``free``: outputs that may lie as they come; ``layouts``: how inputs lie that were free in the forward; ``hints``: sizes at hand other than
-    those of the capture."""
+    those of the capture; ``lent``: inputs of a backward that its forward was given too."""
     return (
-        Pass("lower", lambda g, o: lower(g, hints, free=free, layouts=layouts, choose=by_measurement(o) if o.max_autotune else None)),
+        Pass("lower", lambda g, o: lower(g, hints, free=free, layouts=layouts, choose=by_measurement(o) if o.max_autotune else None, lent=lent)),
         # Lowering never inlines; which buffers never reach memory is decided here, and written down.
         Pass("schedule", lambda p, o: schedule(p, o)),
     )
@@ -177,9 +180,13 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
     with below_modes():
         kernels = {"forward": to_kernels(part.forward, run, "forward", loop_steps(free=saved))}
         if part.backward is not None:
-            kept = zip(part.backward.placeholders, (kernels["forward"].schedule.program.outputs[i] for i in saved), strict=False)
-            layouts = {node.name: view.stride for node, view in kept if isinstance(view, TensorView)}
-            kernels["backward"] = to_kernels(part.backward, run, "backward", loop_steps(layouts=layouts))
+            first = kernels["forward"].schedule.program
+            views = zip(part.backward.placeholders, (first.outputs[i] for i in saved), strict=False)
+            kept = {node.name: view for node, view in views if isinstance(view, TensorView)}
+            given = {*(s.name for s in first.inputs), *first.constants, *(o.buffer for o in first.outputs[: saved.start] if isinstance(o, TensorView))}
+            lent = [name for name, view in kept.items() if view.buffer in given]
+            layouts = {name: view.stride for name, view in kept.items()}
+            kernels["backward"] = to_kernels(part.backward, run, "backward", loop_steps(layouts=layouts, lent=lent))
         start = time.perf_counter()
         programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start

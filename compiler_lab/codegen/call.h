@@ -61,6 +61,12 @@ namespace {
 typedef void* H;   // AtenTensorHandle
 struct Raised {};  // a Python exception is set
 
+// Memory for intermediates, of all programs of the process: a call takes an arena off the list, makes it larger if it must, and puts it back.
+// So there are as many as calls were ever under way at once, each as large as the largest call needed; those that are idle are let go when a
+// program is let go, and the next call makes what it needs. ``native.py`` declares the same.
+struct Arena { Arena* next; PyObject* tensor; char* memory; int64_t size; };
+struct Pool { Arena* idle; };
+
 struct Torch {  // in the order of ``native.FUNCTIONS``
   void* (*data)(PyObject*);
   int32_t (*window)(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, H*);
@@ -69,6 +75,7 @@ struct Torch {  // in the order of ``native.FUNCTIONS``
   int32_t (*strides)(H, int64_t**);
   int32_t (*empty)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, H*);
   int32_t (*copy)(H, H, int32_t);
+  Pool* pool;
 };
 Torch torch;
 
@@ -91,9 +98,10 @@ struct Owned {  // a tensor of one call: as Python's, as torch's, or both; and w
 
 struct Made { H handle; void* at; };
 
-struct State {  // memory of one call; calls that overlap have one each
+struct State {  // what one call has for itself; calls that overlap have one each
   State* next;
-  PyObject *arena, *views;  // ``views``: the arena's buffers as Python's tensors, once Python asked for one
+  Arena* arena;  // while the call is under way
+  PyObject *views, *viewed;  // the arena's buffers as Python's tensors, once Python asked for one, and the tensor that they are views of
   char* memory;
   PyObject** inputs;  // of a boxed call: owned
   Owned* owned;
@@ -122,10 +130,18 @@ void* address(const Graph* g, PyObject* t) {  // of a tensor's first element
   return at;
 }
 
+// A tensor keeps its arena's memory: of a large arena, that is let go with the call.
+const int64_t LARGE = 1 << 20;
+
+void drop_views(State* s) {
+  if (s->views) Py_DecRef(s->views);
+  if (s->viewed) Py_DecRef(s->viewed);
+  s->views = s->viewed = nullptr;
+}
+
 void discard(const Unit* u, State* s) {
   for (int i = 0; i < u->windows; i++) if (s->made[i].handle) torch.drop(s->made[i].handle);
-  if (s->arena) Py_DecRef(s->arena);
-  if (s->views) Py_DecRef(s->views);
+  drop_views(s);
   free(s->inputs); free(s->owned); free(s->made); free(s);
 }
 
@@ -136,14 +152,37 @@ State* new_state(Graph* g) {
     s->inputs = (PyObject**)calloc(u->inputs + 1, sizeof(PyObject*));
     s->owned = (Owned*)calloc(u->owned + 1, sizeof(Owned));
     s->made = (Made*)calloc(u->windows + 1, sizeof(Made));
-    if (s->inputs && s->owned && s->made) {
-      PyObject* layout = PyTuple_GetItem(g->layouts, 0);  // the arena's
-      if (u->arena == 0) return s;
-      if ((s->arena = PyObject_Call(g->empty, layout, nullptr))) { s->memory = (char*)torch.data(s->arena); return s; }
-    } else PyErr_NoMemory();
+    if (s->inputs && s->owned && s->made) return s;
     discard(u, s);
-  } else PyErr_NoMemory();
+  }
+  PyErr_NoMemory();
   throw Raised();
+}
+
+void put_back(Arena* a) {
+  a->next = torch.pool->idle;
+  torch.pool->idle = a;
+}
+
+Arena* arena_for(Graph* g) {
+  Arena* a = torch.pool->idle;
+  if (a) torch.pool->idle = a->next;
+  else if (!(a = (Arena*)calloc(1, sizeof(Arena)))) PyErr_NoMemory(), throw Raised();
+  if (a->size >= g->unit->arena) return a;
+  if (a->tensor) Py_DecRef(a->tensor);  // first: both at once are more than either call needs
+  a->size = 0;
+  if (!(a->tensor = PyObject_Call(g->empty, PyTuple_GetItem(g->layouts, 0), nullptr))) { put_back(a); throw Raised(); }
+  a->memory = (char*)torch.data(a->tensor);
+  a->size = g->unit->arena;
+  return a;
+}
+
+void empty_pool() {
+  while (Arena* a = torch.pool->idle) {
+    torch.pool->idle = a->next;
+    if (a->tensor) Py_DecRef(a->tensor);
+    free(a);
+  }
 }
 
 struct Call {
@@ -157,8 +196,10 @@ struct Call {
     Py_ssize_t n = list ? PyList_Size(list) : u->boxed ? -1 : count;
     if (list) check(n >= 0);
     if (n != u->inputs) PyErr_Format(PyExc_TypeError, "call() takes %d tensors%s", u->inputs, u->boxed ? " in one list" : ""), throw Raised();
+    Arena* arena = u->arena ? arena_for(g) : nullptr;
     if ((s = g->free)) g->free = s->next;
-    else s = new_state(g);
+    else try { s = new_state(g); } catch (const Raised&) { if (arena) put_back(arena); throw; }
+    if ((s->arena = arena)) s->memory = arena->memory;
     if (!u->boxed) return;
     for (int i = 0; i < n; i++) Py_IncRef(s->inputs[i] = PyList_GetItem(list, i));
     given = s->inputs;
@@ -168,6 +209,10 @@ struct Call {
     const Unit* u = g->unit;
     for (int i = 0; i < u->owned; i++) s->owned[i].release();
     if (u->boxed) for (int i = 0; i < u->inputs; i++) forget(i);
+    if (s->arena) {
+      if (s->views && s->arena->size >= LARGE) drop_views(s);
+      put_back(s->arena);
+    }
     s->next = g->free;
     g->free = s;
   }
@@ -238,7 +283,12 @@ struct Call {
     return PyTuple_GetItem(g->parts, i);
   }
   PyObject* view(int i) {
-    if (!s->views) check(s->views = PyObject_CallFunctionObjArgs(part(0), s->arena, nullptr));
+    PyObject* tensor = s->arena ? s->arena->tensor : nullptr;  // none where all buffers are empty
+    if (!s->views || s->viewed != tensor) {
+      drop_views(s);
+      check(s->views = PyObject_CallFunctionObjArgs(part(0), tensor, nullptr));
+      if ((s->viewed = tensor)) Py_IncRef(tensor);
+    }
     return PyTuple_GetItem(s->views, i);
   }
   PyObject* constant_object(int i) { return PyTuple_GetItem(g->constants, i); }
@@ -292,6 +342,7 @@ template <class Run> PyObject* guarded(Run run) {
 void collect(PyObject* capsule) {
   Graph* g = (Graph*)PyCapsule_GetPointer(capsule, nullptr);
   while (State* s = g->free) { g->free = s->next; discard(g->unit, s); }
+  empty_pool();
   PyObject* const held[] = {g->tensor, g->parameter, g->empty, g->steal, g->python, g->constants, g->layouts, g->parts};
   for (PyObject* o : held) if (o) Py_DecRef(o);
   delete g;

@@ -179,7 +179,7 @@ def _kernel(e: Emitter, schedule: Schedule, group: LoopGroup, names: Mapping[str
         if bodies.doomed:
             e.line("return 1;  // indexes into nothing", k.parents)
         elif numel(group.outer) or group.serial:
-            _pointers(e, group, reads, writes, schedule.program.buffers, names, ids)
+            _pointers(e, group, reads, writes, schedule, names, ids)
             for i, name in enumerate(sizes_of(group), len(reads) + len(writes)):
                 if any(v.name == name for v in (*group.outer, *group.inner)):
                     raise InvalidIR(f"{where} has a loop variable and a size of one name, {name}")
@@ -234,16 +234,19 @@ def _pointers(
     group: LoopGroup,
     reads: Sequence[str],
     writes: Sequence[str],
-    buffers: Mapping[str, BufferSpec],
+    schedule: Schedule,
     names: Mapping[str, str],
     ids: Mapping[str, str],
 ) -> None:
+    """No other pointer reaches what one does, except where a buffer is written in the place of another."""
+    together = schedule.plan.together(group)
     for i, buffer in enumerate((*reads, *writes)):
-        spec = buffers[buffer]
+        spec = schedule.program.buffers[buffer]
         compute_type(spec.dtype)
         const = "const " if i < len(reads) else ""
+        alone = "" if buffer in together else " __restrict__"
         users = [ids[n.name] for n in group.nodes if n.name == buffer or any(b == buffer for b, _ in n.reads())]
-        e.line(f"{const}{STORAGE[spec.dtype]}* __restrict__ {names[buffer]} = ({const}{STORAGE[spec.dtype]}*)args[{i}];", users)
+        e.line(f"{const}{STORAGE[spec.dtype]}*{alone} {names[buffer]} = ({const}{STORAGE[spec.dtype]}*)args[{i}];", users)
 
 
 def arguments(group: LoopGroup) -> tuple[tuple[str, ...], tuple[str, ...]]:

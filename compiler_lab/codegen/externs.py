@@ -39,11 +39,12 @@ BOUND = frozenset({*OUT_VARIANTS, *OUT_VARIANTS.values()})
 
 
 def last_uses(schedule: Schedule, kernels: Mapping[str, Kernel]) -> dict[str, int]:
-    """Buffer -> the number of the last group that reads or writes it."""
+    """Buffer -> the number of the last group that reads or writes it, or what lies in its memory."""
+    hosts = {s.buffer.name: s.host for s in schedule.plan.slots if s.host}
     found: dict[str, int] = {}
     for i, group in enumerate(schedule.groups):
         used = kernels[group.name].args if isinstance(group, LoopGroup) else [v.buffer for v in views_of(group.node)]
-        found.update(dict.fromkeys(used, i))
+        found.update(dict.fromkeys((*used, *(hosts[b] for b in used if b in hosts)), i))
     return found
 
 
@@ -69,7 +70,13 @@ class Externs:
 
     def __init__(self, schedule: Schedule, names: Mapping[str, str]) -> None:
         self.schedule, self.program, self.names = schedule, schedule.program, names
+        self.hosted = {s.buffer.name: s for s in schedule.plan.slots if s.host}
         self.read = frozenset(b for node in self.program.nodes for b in reads(node))
+
+    def origin(self, buffer: str) -> tuple[str, ...]:
+        """The id of what writes the buffer."""
+        made = {g.name: g.nodes if isinstance(g, LoopGroup) else [s for s in g.node.outputs if s is not None] for g in self.schedule.groups}
+        return tuple(f"{self.schedule.stage}/{name}/{buffer}" for name, parts in made.items() if any(part.name == buffer for part in parts))
 
     def whole(self, view: TensorView) -> bool:
         """Whether the view is all of its buffer, as it is."""
@@ -125,12 +132,21 @@ class Externs:
         function = f"torch.{target._schema.name.removeprefix('aten::')}" if target in BOUND else f'ops["{target}"]'
         return f"{op_name(target)} = {function}"
 
+    def inside(self, buffer: str, host: str) -> str:
+        """An expression for a tensor in the memory of another one, which has its dtype; ``host``: the text of that one."""
+        slot = self.hosted[buffer]
+        offset = f" + {slot.offset // slot.buffer.dtype.itemsize}" if slot.offset else ""
+        return f"as_strided({host}, {slot.buffer.size}, {slot.buffer.stride}, {host}.storage_offset(){offset})"
+
     # ---- functions for the wrapper in C ----
 
     def function(self, group: ExternGroup, name: str, buffers: Sequence[str]) -> list[str]:
-        """``def name(buffers)``: makes the call and gives its tensors, or fills the last of ``buffers`` where the operator takes it."""
+        """``def name(buffers)``: makes the call and gives its tensors, or fills the last of ``buffers`` where the operator takes it.
+
+        For a buffer in the memory of another one it is given that one."""
         node = group.node
         lines = [f"def {name}({', '.join(self.names[b] for b in buffers)}):"]
+        lines += [f"    {self.names[b]} = {self.inside(b, self.names[b])}" for b in buffers if b in self.hosted]
         if node.target in OUT_VARIANTS:
             left, call = self.call(node, out=self.names[buffers[-1]])
             return [*lines, f"    {left}{call}", "    return ()"]

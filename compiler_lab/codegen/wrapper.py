@@ -54,11 +54,13 @@ class _Wrapper(Externs):
         self.dying = dying(self.last_use)
         self.own = self.handed_over | {s.name for g in schedule.groups if isinstance(g, ExternGroup) for s in g.node.outputs if s is not None}
         self.own |= {n.name for g in schedule.groups if isinstance(g, LoopGroup) for n in g.nodes if n.name not in g.internal}
+        self.early = {s.host for s in self.hosted.values()} & {o.buffer for o in self.outputs}  # results that hold other buffers first
+        self.there: set[str] = set()  # of these, those that the text has allocated so far
         self.prepared = [self._prepared(g.node) if isinstance(g, ExternGroup) else None for g in schedule.groups]
 
     def static(self, buffer: str) -> bool:
         """True where the buffer's address is the same in every call with one state."""
-        return buffer in self.slots or buffer in self.program.constants
+        return (buffer in self.slots and buffer not in self.hosted) or buffer in self.program.constants
 
     # ---- the text ----
 
@@ -102,10 +104,19 @@ class _Wrapper(Externs):
 
     def _target(self, group: ExternGroup) -> torch._ops.OpOverload:
         target = group.node.target
-        return OUT_VARIANTS[target] if self._into_arena(group.node) else target
+        return OUT_VARIANTS[target] if self._given(group.node) else target
 
-    def _into_arena(self, node: ExternNode) -> bool:
-        return node.target in OUT_VARIANTS and any(s is not None and s.name in self.slots for s in node.outputs)
+    def _given(self, node: ExternNode) -> bool:
+        """Whether the call is given the memory of its result."""
+        return node.target in OUT_VARIANTS and any(s is not None and (s.name in self.slots or s.name in self.early) for s in node.outputs)
+
+    def _host(self, buffer: str) -> str:
+        """The name of the tensor in whose memory the buffer lies, or its own; a result that holds others is allocated before the first of them."""
+        host = self.hosted[buffer].host if buffer in self.hosted else buffer
+        if host in self.early and host not in self.there:
+            self.there.add(host)
+            self.e.line(f"{self.names[host]} = {self._fresh(self.program.buffers[host])}", self.origin(host))
+        return self.names[host]
 
     def _state(self) -> None:
         """What one call has for itself: ``state()`` makes it, in the order in which ``call`` unpacks it."""
@@ -134,7 +145,7 @@ class _Wrapper(Externs):
         return ["arena", *self.views, *(f"{k}_args" for k in self.kernels), *(f"addressof({k}_args)" for k in self.kernels)]
 
     def _address(self, buffer: str) -> str:
-        if buffer in self.slots:
+        if buffer in self.slots and buffer not in self.hosted:
             return f"start + {self.slots[buffer].offset}" if self.slots[buffer].offset else "start"
         return f"{self.names[buffer]}.data_ptr()" if buffer in self.program.constants else "0"
 
@@ -181,11 +192,12 @@ class _Wrapper(Externs):
         e.line(f"# {', '.join(dict.fromkeys(n.origin or n.name for n in group.nodes))}{where(stack)}", parents, stack)
         made = {n.name: n.output for n in group.nodes}
         for i, buffer in enumerate(k.args):
-            name = self.names[buffer]
-            if buffer in made and not self.static(buffer):
+            name = self._host(buffer)
+            if buffer in made and not self.static(buffer) and buffer not in self.hosted and buffer not in self.early:
                 e.line(f"{name} = {self._fresh(made[buffer])}", (f"{self.schedule.stage}/{group.name}/{buffer}",), stack)
             if not self.static(buffer):
-                e.line(f"{group.name}_args[{i}] = {name}.data_ptr()", parents, stack)
+                offset = self.hosted[buffer].offset if buffer in self.hosted else 0
+                e.line(f"{group.name}_args[{i}] = {name}.data_ptr(){f' + {offset}' if offset else ''}", parents, stack)
         with e.block(f"if code := {group.name}({group.name}_at):", parents, end=""):
             e.line("fail(code)", parents, stack)
 
@@ -197,9 +209,12 @@ class _Wrapper(Externs):
         assert prepared is not None
         (left, call), node, e = prepared, group.node, self.e
         parents = tuple(f"{self.schedule.stage}/{group.name}/{s.name}" for s in node.outputs if s is not None)
+        for s in node.outputs if self._given(node) else ():
+            if s is not None:
+                self._host(s.name)
         e.line(f"# {node.target}{where(node.stack)}", parents, node.stack)
         e.line(f"{left}{call}", parents, node.stack)
-        if self._into_arena(node):
+        if self._given(node):
             return
         for spec in node.outputs:
             if spec is not None and (spec.name in self.kept or spec.name in self.last_use):
@@ -208,7 +223,7 @@ class _Wrapper(Externs):
                     e.line(statement, parents, node.stack)
 
     def _prepared(self, node: ExternNode) -> tuple[str, str]:
-        if not self._into_arena(node):
+        if not self._given(node):
             return self.call(node)
         (spec,) = node.outputs
         assert spec is not None
@@ -216,6 +231,12 @@ class _Wrapper(Externs):
 
     def view(self, view: TensorView) -> str:
         """As ``Externs.view``, but a tensor of the arena has a name of its own, which ``state`` makes."""
+        if view.buffer in self.hosted:
+            host = self.names[self.hosted[view.buffer].host]
+            if self.whole(view):
+                return self.inside(view.buffer, host)
+            offset = self.hosted[view.buffer].offset // view.dtype.itemsize + view.offset
+            return f"as_strided({host}, {view.size}, {view.stride}, {host}.storage_offset() + {offset})"
         if view.buffer not in self.slots:
             return super().view(view)
         name = self.names[view.buffer]
@@ -225,7 +246,7 @@ class _Wrapper(Externs):
 
     def _release(self, i: int, group: Any) -> None:
         """Results of aten calls, and inputs of a backward, die after their last use: they are memory outside the arena."""
-        if isinstance(group, ExternGroup) and not self._into_arena(group.node):
+        if isinstance(group, ExternGroup) and not self._given(group.node):
             unused = [s.name for s in group.node.outputs if s is not None and s.name not in self.last_use and s.name not in self.kept]
         else:
             unused = []

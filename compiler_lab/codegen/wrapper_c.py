@@ -77,15 +77,25 @@ class _Writer:
             return name
         self.pointed.add(buffer)
         if buffer in self.slots:
-            self.body.line(f"void* const {name} = c.s->memory + {self.slots[buffer].offset};")
+            slot = self.slots[buffer]
+            start = f"(char*){self._host(slot.host)}" if slot.host else "c.s->memory"
+            self.body.line(f"void* const {name} = {start} + {slot.offset};")
         elif buffer in self.inputs:
             self.body.line(f"void* const {name} = c.input({self.inputs[buffer]});")
         elif buffer in self.constants:
             self.body.line(f"void* const {name} = c.constant({self.constants[buffer]});")
         return name
 
+    def _host(self, buffer: str) -> str:
+        """The name of the address of what holds others; a result that is not there yet is allocated."""
+        if buffer not in self.pointed:
+            self._fresh(self.program.buffers[buffer], self.externs.origin(buffer))
+        return self.names[buffer]
+
     def object(self, buffer: str) -> str:
-        """The C expression of a whole buffer as Python's tensor."""
+        """The C expression of a whole buffer as Python's tensor; of one in the memory of another, that one."""
+        if buffer in self.slots and self.slots[buffer].host:
+            return self.object(self.slots[buffer].host)
         if buffer in self.slots:
             return f"c.view({self.views.setdefault(buffer, len(self.views))})"
         if buffer in self.inputs:
@@ -163,7 +173,7 @@ class _Writer:
         made = {n.name: n.output for n in group.nodes}
         b.line(f"// {', '.join(dict.fromkeys(n.origin or n.name for n in group.nodes))}{where(stack)}", parents, stack)
         for buffer in k.args:
-            if buffer in made and buffer not in self.slots:
+            if buffer in made and buffer not in self.slots and buffer not in self.pointed:
                 self._fresh(made[buffer], (f"{self.schedule.stage}/{group.name}/{buffer}",))
         pointers = ", ".join([self.pointer(buffer) for buffer in k.args])
         with b.block("{", parents):
@@ -208,7 +218,7 @@ class _Writer:
         """An operator that is given the memory of its result."""
         (spec,) = group.node.outputs
         assert spec is not None
-        if spec.name not in self.slots:
+        if spec.name not in self.slots and spec.name not in self.pointed:
             self._fresh(spec, parents)
         out = self.window(TensorView(spec.name, spec.size, spec.stride, 0, spec.dtype))
         with self.body.block("{", parents):
@@ -249,8 +259,10 @@ class _Writer:
         if gives_memory(node):
             (spec,) = node.outputs
             assert spec is not None
-            if spec.name not in self.slots:
+            if spec.name not in self.slots and spec.name not in self.pointed:
                 self._fresh(spec, parents)
+            elif spec.name in self.slots:
+                self.pointer(spec.name)
             b.line(f"{self._python_call(group, position)};", parents, node.stack)
             return
         specs = self._declare(node, parents)

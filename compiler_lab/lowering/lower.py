@@ -107,16 +107,18 @@ def lower(
     free: Collection[int] = (),
     layouts: Mapping[str, Sequence[int]] = MappingProxyType({}),
     choose: Choose | None = None,
+    lent: Collection[str] = (),
 ) -> LoopProgram:
     """The loops of ``graph``. Raises Unsupported for what has no functional form (see the module's docstring).
 
     hints: sizes at hand other than those of the capture, by symbol: what cannot be decided for all sizes is decided for these.
     free: positions of outputs whose strides nobody but a backward sees: they come as they lie, where sizes are fixed.
     layouts: strides of placeholders, by name, that are not the fake value's: what ``free`` made of them in the forward.
-    choose: says of each matrix product whether loops of ours compute it; without it the library does."""
+    choose: says of each matrix product whether loops of ours compute it; without it the library does.
+    lent: see ``LoopProgram``."""
     stage = "lowering." + graph.stage.split(".")[-1]
     if not is_symbolic(graph.graph):
-        return _Lowering(graph, stage, free=free, layouts=layouts, choose=choose).program()
+        return replace(_Lowering(graph, stage, free=free, layouts=layouts, choose=choose).program(), lent=frozenset(lent))
     log = Conditions()
     own = GraphArtifact(fx.GraphModule(graph.module, copied(graph.graph)), graph.stage)  # whose values the reader replaces
     lowering = _Lowering(own, stage, Reader(hints or {}), log)
@@ -125,7 +127,7 @@ def lower(
         at_hand = ", ".join(f"{name} = {n}" for name, n in hints.items())
         lowering.decisions.append(Decision("size", (stage,), at_hand, "other sizes"))
     with recorded_by(log):
-        return lowering.program()
+        return replace(lowering.program(), lent=frozenset(lent))
 
 
 class _Lowering:

@@ -32,6 +32,8 @@ class LoopProgram(Artifact):
     ``nodes`` stand in topological order; random externs keep the order of the graph they came from. ``outputs`` are views of
     buffers, or plain values where the graph returned one.
 
+    ``lent``: inputs of a backward in memory that others hold too, parameters for one; of the others it is the last holder.
+
     Where sizes are symbolic: ``sizes`` says where a call shows each symbol; ``numbers`` are the arguments that are no tensors, by their position
     among all arguments; ``conditions`` are what was decided by the sizes at hand: the program is right where all hold, and ``run`` raises elsewhere.
     """
@@ -45,6 +47,7 @@ class LoopProgram(Artifact):
     numbers: Mapping[int, Any] = field(default_factory=dict[int, Any])
     sizes: tuple[SizeSource, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    lent: frozenset[str] = frozenset()
 
     def at(self, numbers: Mapping[str, int]) -> LoopProgram:
         """The program for these sizes: no symbols, and no arguments but tensors."""

@@ -18,7 +18,7 @@ import functools
 import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ FUNCTIONS = (
     "aoti_torch_create_tensor_from_blob", "aoti_torch_delete_tensor_object", "aoti_torch_get_data_ptr", "aoti_torch_get_strides",
     "aoti_torch_empty_strided", "aoti_torch_copy_",
 )  # fmt: skip
-"""What ``struct Torch`` of ``call.h`` holds after the function that gives a tensor's address."""
+"""What ``struct Torch`` of ``call.h`` holds between the function that gives a tensor's address and the pool of arenas."""
 
 
 def attach(stage: str, calls: CallCode, tensors: Mapping[str, Any], path: Path, ops: Mapping[str, Any]) -> Callable[..., tuple[Any, ...]] | str:
@@ -49,7 +49,7 @@ def attach(stage: str, calls: CallCode, tensors: Mapping[str, Any], path: Path, 
     base = [_address(name) for name in FUNCTIONS]
     if not all(base):
         return f"this torch has no {FUNCTIONS[base.index(0)]}"
-    addresses = [int(data), *base, *(_address(name) for name in calls.symbols)]
+    addresses = [int(data), *base, ctypes.addressof(_pool()), *(_address(name) for name in calls.symbols)]
     make = ctypes.PyDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL).lab_attach
     make.argtypes, make.restype = [ctypes.py_object, ctypes.c_void_p], ctypes.py_object
     constants = tuple(tensors[name] for name in calls.constants)
@@ -59,6 +59,45 @@ def attach(stage: str, calls: CallCode, tensors: Mapping[str, Any], path: Path, 
     if call is None:
         return "objects of this Python do not begin with a count and a type"
     return _boxed(call) if calls.boxed else call
+
+
+class _Arena(ctypes.Structure):
+    """``struct Arena`` of ``call.h``."""
+
+
+_Arena._fields_ = [("next", ctypes.POINTER(_Arena)), ("tensor", ctypes.c_void_p), ("memory", ctypes.c_void_p), ("size", ctypes.c_int64)]
+
+
+class _Pool(ctypes.Structure):
+    _fields_ = [("idle", ctypes.POINTER(_Arena))]
+
+
+@functools.cache
+def _pool() -> _Pool:
+    """The one pool of the process, which every library is given; it is never freed, for programs reach it while Python ends."""
+    pool = _Pool()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+    return pool
+
+
+def _idle() -> Iterator[Any]:
+    at: Any = _pool().idle
+    while at:
+        yield at.contents
+        at = at.contents.next
+
+
+def pooled() -> int:
+    """Bytes of the arenas that no call uses at the moment and that are kept for the next."""
+    return sum(arena.size for arena in _idle())
+
+
+def release() -> None:
+    """Frees the arenas that no call uses; the next call makes its own."""
+    for arena in _idle():
+        tensor, arena.tensor, arena.size = arena.tensor, None, 0
+        if tensor:
+            ctypes.pythonapi.Py_DecRef(ctypes.cast(tensor, ctypes.py_object))
 
 
 def _boxed(call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

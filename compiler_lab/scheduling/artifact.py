@@ -25,19 +25,23 @@ from ..lowering.program import LoopProgram, fits
 from ..lowering.sizes import Condition, hint
 from ..lowering.symbols import at, symbols_in
 from .ir import ExternGroup, Group, LoopGroup, Slot
-from .order import group_reads, group_writes, lifetimes
+from .order import group_reads, group_writes
 from .respace import chain, numel
-from .verify import check_group
+from .verify import check_group, check_plan
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class MemoryPlan(Artifact):
-    """Where intermediates live. All figures in bytes, over one run:
+    """Where intermediates live. All figures in bytes, over one run; inputs are in none of them:
 
     Where sizes are symbolic, ``arena_bytes`` is exact and the others are at the sizes at hand.
 
-    arena_bytes  size of the arena;  bound_bytes: most bytes of slots alive at once, below which no arena can be
-    peak_bytes   arena and results that aten calls allocate for themselves;  eager_bytes: what the same program needs op by op, unfused
+    arena_bytes  size of the arena, in which lie all slots without a host
+    peak_bytes   most bytes at once: the arena, results of the program, results that aten calls allocate for themselves
+    bound_bytes  the largest sum of what must live at once: everything that groups write, to its last reader, results to the end
+    eager_bytes  the same if every node ran by itself, unfused
+
+    ``over``: buffer -> the one in whose bytes it is written, element by element, by the kernel that reads that for the last time.
     """
 
     stage: str
@@ -47,12 +51,23 @@ class MemoryPlan(Artifact):
     bound_bytes: int
     eager_bytes: int
     groups: tuple[Group, ...]
+    over: Mapping[str, str] = field(default_factory=dict[str, str])
+    results: frozenset[str] = frozenset()  # of the program: their memory is there to the end
     decisions: tuple[Decision, ...] = ()
 
     def text(self) -> str:
-        head = f"memory: arena {self.arena_bytes} bytes, bound {self.bound_bytes}, peak {self.peak_bytes}, op by op {self.eager_bytes}"
-        rows = (f"  {s.buffer.name}: {printer.spec_text(s.buffer)} at {_bytes(s)} groups {s.first}..{s.last}" for s in self.slots)
-        return "\n".join([head, *rows])
+        head = f"memory: peak {self.peak_bytes} bytes, bound {self.bound_bytes}, op by op {self.eager_bytes}, arena {self.arena_bytes}"
+        rows = (f"  {s.buffer.name}: {printer.spec_text(s.buffer)} at {_bytes(s)} groups {s.first}..{s.last}{self._note(s.buffer.name)}" for s in self.slots)
+        results = (f"  {made}: a result{self._note(made)}" for made in self.over if all(s.buffer.name != made for s in self.slots))
+        return "\n".join([head, *rows, *results])
+
+    def _note(self, name: str) -> str:
+        return f" over {self.over[name]}" if name in self.over else ""
+
+    def together(self, group: Group) -> frozenset[str]:
+        """Buffers that a kernel finds in one place with another one: those it writes in place, and what they are written over."""
+        made = [s.name for s in group_writes(group) if s.name in self.over]
+        return frozenset([*made, *(self.over[name] for name in made)])
 
     def items(self) -> tuple[Item, ...]:
         group = self.stage.rpartition(".")[0]
@@ -62,7 +77,7 @@ class MemoryPlan(Artifact):
                 "slot",
                 f"{s.buffer.name}: {_bytes(s)}",
                 (f"{group}/{self.groups[s.first].name}/{s.buffer.name}",),
-                facts={"offset": hint(s.offset), "bytes": hint(s.nbytes), "first": s.first, "last": s.last},
+                facts={"offset": hint(s.offset), "bytes": hint(s.nbytes), "first": s.first, "last": s.last, "host": s.host},
             )
             for s in self.slots
         )
@@ -78,16 +93,7 @@ class MemoryPlan(Artifact):
             for choose in (lambda s: s.hint, lambda s: s.low, lambda s: min(7 * s.hint + 5, s.high)):
                 self.at({s.name: choose(s) for s in symbols}).check()
             return
-        spans = lifetimes(self.groups)
-        for i, a in enumerate(self.slots):
-            where = f"{self.stage}/{a.buffer.name}"
-            if a.offset % 64 or a.offset < 0 or a.offset + a.nbytes > self.arena_bytes or a.nbytes < a.buffer.nbytes:
-                raise InvalidIR(f"{where} is not a 64-byte aligned part of the arena that holds its buffer")
-            if a.buffer.name not in spans or (a.first, a.last) != spans[a.buffer.name]:
-                raise InvalidIR(f"{where} lives from group {a.first} to {a.last}, its uses say {spans.get(a.buffer.name)}")
-            for b in self.slots[i + 1 :]:
-                if a.first <= b.last and b.first <= a.last and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes:
-                    raise InvalidIR(f"{where} and {b.buffer.name} live at the same time in the same bytes")
+        check_plan(self.stage, self.groups, self.slots, self.arena_bytes, self.over, self.results)
 
     def run(self, *args: Any) -> tuple[Slot, ...]:
         """A plan computes nothing; it answers with its slots."""
@@ -217,7 +223,7 @@ def _grid(var: Var, variables: tuple[Var, ...]) -> Tensor:
 
 
 def _bytes(slot: Slot) -> str:
-    return f"[{slot.offset}, {slot.offset + slot.nbytes})"
+    return f"[{slot.offset}, {slot.offset + slot.nbytes})" + (f" of {slot.host}" if slot.host else "")
 
 
 def group_head(group: LoopGroup) -> str:

@@ -41,6 +41,15 @@ OUT_VARIANTS: Mapping[torch._ops.OpOverload, torch._ops.OpOverload] = {
 }
 """Extern calls that can write into memory they are given, so that the plan places their output; all others allocate for themselves."""
 
+FRESH: frozenset[torch._ops.OpOverload] = frozenset({
+    torch.ops.aten.convolution.default,
+    torch.ops.aten.convolution_backward.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+})  # fmt: skip
+"""Extern calls whose results are new memory whatever they are given, so that a kernel may write over them. Others may give back an argument without
+their schema saying so, as ``native_dropout`` does where it drops nothing."""
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -98,10 +107,12 @@ Group = LoopGroup | ExternGroup
 class Slot:
     """Where an intermediate buffer lives: bytes [offset, offset + nbytes) of the arena, from group ``first`` to group ``last``.
 
-    Where sizes are symbolic so are ``offset`` and ``nbytes``: they are computed once for each call."""
+    ``host``: another buffer in whose memory it lies instead: a result of the program that is not written yet, or one of an aten call that it is
+    written over. Where sizes are symbolic so are ``offset`` and ``nbytes``: they are computed once for each call."""
 
     buffer: BufferSpec
     offset: int
     nbytes: int
     first: int
     last: int
+    host: str = ""

@@ -1,50 +1,43 @@
-"""The memory plan: intermediates in one arena, placed so that buffers alive at different times share bytes.
+"""The memory plan: where intermediates lie, so that buffers alive at different times share bytes.
 
 In: a ``Schedule``. Out: a ``MemoryPlan``.
-Always holds: offsets are multiples of 64; buffers alive at the same time do not overlap. Only buffers that stay inside the program are
-placed: no inputs, outputs, results of aten calls that allocate for themselves, nor anything such a call's result may alias.
-Method: one after another, each into the smallest gap that those already placed leave free while it lives, else after them. In which order decides
-how many holes are left: largest first comes within a tenth of the bound for most graphs, and where it misses it, other orders are tried, and
-each again with the buffer first that lay highest, until one is ``NEAR`` the bound or ``TRIES`` is used up (largest first alone missed it by 10 to 27 in the
-hundred for 15 of 127 halves of the models of the suite; the search misses it by at most 9).
-Where sizes are symbolic the arena is a row of blocks, each as large as the first buffer in it; a buffer joins the smallest block that is free while
-it lives and that is known to be large enough in every call. Offsets are then sums of blocks.
-PyTorch's counterpart: ``torch/_inductor/codegen/memory_planning.py`` and ``wrapper.py`` (reuse). Left out: writing in place.
+Always holds: buffers alive at the same time do not overlap, but for one that is written over another, in place (``in_place.py``); offsets are multiples
+of 64. Only buffers that stay inside the program are placed: no inputs, outputs, results of aten calls that allocate for themselves, nor anything
+such a call's result may alias.
+Method: a buffer that can be written over one that dies takes its bytes; a row of such buffers is placed as one. Rows lie in one arena, which is kept between
+calls (``places.py``), over what an aten call allocated, in the memory of results of the program, which is idle until they are written and is then
+allocated earlier, or on their own. What pays is found by trying: the lowest peak is taken, the plainest plan of equals. Where sizes are symbolic
+all is in the arena, and nothing is written in place.
+PyTorch's counterpart: ``torch/_inductor/codegen/memory_planning.py`` and ``wrapper.py`` (reuse).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.artifact import Decision
 from ..lowering.ir import BufferSpec, TensorView
 from ..lowering.program import LoopProgram, reads, written
-from ..lowering.sizes import at_most, hint, is_number
+from ..lowering.sizes import hint, is_number
 from .artifact import MemoryPlan, Schedule
-from .ir import OUT_VARIANTS, ExternGroup, Group, Slot
-from .order import group_writes, lifetimes, peak
+from .in_place import pairs
+from .ir import FRESH, OUT_VARIANTS, ExternGroup, Group, Slot
+from .order import group_reads, group_writes, lifetimes, peak
+from .places import aligned, blocks, gap, search
 
-ALIGN = 64
-NEAR = 1 / 16
-"""A placement that misses the bound by no more than this is taken."""
+Spans = Mapping[str, tuple[int, int]]
 
-MOVES = 8
-TRIES = 100_000
-"""Pairs of buffers that a search may look at: 27 placements of 60 buffers, one of 300."""
+APART = 2048
+"""Bytes that an allocation of its own must save: it takes half a microsecond, in which a kernel moves about as many."""
 
-ORDERS: tuple[Callable[[Slot], Any], ...] = (
-    lambda s: -s.nbytes * (s.last - s.first + 1),
-    lambda s: (s.first - s.last, -s.nbytes),
-    lambda s: -s.nbytes,
-    lambda s: (-s.last, -s.nbytes),
-)
-"""Bytes times life, length of life, bytes, last use."""
+KEPT = 16
+"""So many bytes of the arena, which is there when they are not needed too, weigh as much as one of the peak."""
 
-
-def aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGN) * ALIGN
+LARGE = 1 << 20
+"""Buffers of so many bytes stay in the arena: fresh memory of that size is often given back to the system, and each of its pages is a fault again."""
 
 
 def plan_memory(schedule: Schedule) -> MemoryPlan:
@@ -58,111 +51,191 @@ def plan_groups(stage: str, program: LoopProgram, groups: tuple[Group, ...]) -> 
     excluded = dict(_excluded(program, groups))
     wanted = [(spec, i) for i, group in enumerate(groups) for spec in group_writes(group)]
     placed = [spec for spec, _ in sorted((w for w in wanted if w[0].name not in excluded), key=lambda w: (-w[0].cost, w[1]))]
-    slots, arena = (search if is_number(*(s.nbytes for s in placed)) else _blocks)(placed, spans)
-    slots.sort(key=lambda s: (s.first, hint(s.offset)))
+    if is_number(*(s.nbytes for s in placed)):
+        found = _best(program, groups, placed, spans, excluded)
+    else:
+        found = Layout(*blocks(placed, spans), {}, 0)
+    slots = sorted(found.slots, key=lambda s: (s.first, hint(s.offset)))
     by_name = {s.buffer.name: s for s in slots}
     decisions: list[Decision] = []
     for spec, i in wanted:
-        outcome, reason, facts = _reuse(by_name.get(spec.name), slots, excluded.get(spec.name, ""))
+        outcome, reason, facts = _reuse(by_name.get(spec.name), slots, excluded.get(spec.name, "on its own"), found.over.get(spec.name))
         decisions.append(Decision("reuse", (f"{stage}/{groups[i].name}/{spec.name}",), outcome, reason, {"bytes": spec.cost, **facts}))
-    own = {s.name: s.cost for g in groups for s in group_writes(g) if excluded.get(s.name) in ("allocates itself", "aliased")}
+    outputs = _outputs(program)
     return MemoryPlan(
         stage=f"{stage}.memory",
         slots=tuple(slots),
-        arena_bytes=arena,
-        peak_bytes=hint(arena) + peak(groups, own),
-        bound_bytes=peak(groups, {s.buffer.name: hint(aligned(s.buffer.nbytes)) for s in slots}),
+        arena_bytes=found.arena,
+        peak_bytes=hint(found.arena) + outside(program, groups, slots),
+        bound_bytes=peak(groups, {spec.name: spec.cost for spec, _ in wanted}, outputs),
         eager_bytes=eager_peak(program),
         groups=groups,
+        over=found.over,
+        results=outputs,
         decisions=tuple(decisions),
     )
+
+
+def _outputs(program: LoopProgram) -> frozenset[str]:
+    return frozenset(o.buffer for o in program.outputs if isinstance(o, TensorView))
 
 
 def _excluded(program: LoopProgram, groups: tuple[Group, ...]) -> Iterator[tuple[str, str]]:
     """(buffer, reason) for what the arena may not hold; later reasons win."""
     for group in groups:
-        if isinstance(group, ExternGroup) and group.node.target not in OUT_VARIANTS:
-            yield from ((spec.name, "allocates itself") for spec in written(group.node))
+        if _allocates(group):
+            yield from ((spec.name, "allocates itself") for spec in group_writes(group))
     for group in groups:
         if isinstance(group, ExternGroup):
             yield from ((buffer, "aliased") for buffer in group.node.aliases)
-    yield from ((o.buffer, "output") for o in program.outputs if isinstance(o, TensorView))
+    yield from ((buffer, "output") for buffer in sorted(_outputs(program)))
 
 
-def search(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
-    """(slots, bytes of the arena): the best of several placements; ``specs`` come largest first."""
-    order = [Slot(spec, 0, aligned(spec.nbytes), *spans[spec.name]) for spec in specs]
-    near = peak_of(order) * (1 + NEAR)
-    best = in_gaps(order)
-    tries = TRIES // max(len(specs), 1) ** 2
-    for key in ORDERS:
-        order.sort(key=key)
-        for _ in range(MOVES):
-            if best[1] <= near or tries <= 0:
-                return best
-            tries -= 1
-            found = in_gaps(order)
-            best = min(best, found, key=lambda f: f[1])
-            highest = next(i for i, s in enumerate(found[0]) if s.offset + s.nbytes == found[1])
-            if highest == 0:
-                break
-            order.insert(0, order.pop(highest))
+# ---- numbers: the arena, results of aten, results of the program ----
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to place everything. ``over``: as in ``MemoryPlan``; ``cost``: most bytes at once, what a backward is given among them."""
+
+    slots: list[Slot]
+    arena: int
+    over: Mapping[str, str]
+    cost: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """Buffers that are written one over the other, as one slot."""
+
+    members: tuple[BufferSpec, ...]
+    slot: Slot
+
+    def slots(self, at: Slot, spans: Spans) -> Iterator[Slot]:
+        """A slot for each member, in the place of ``at``; the first of a row on its own is its memory, and needs none."""
+        return (Slot(spec, at.offset, at.nbytes, *spans[spec.name], at.host) for spec in self.members if spec.name != at.host)
+
+
+def _best(program: LoopProgram, groups: Sequence[Group], placed: Sequence[BufferSpec], spans: Spans, excluded: Mapping[str, str]) -> Layout:
+    """The layout that costs least, the plainest of equals.
+
+    Tried are: all in the arena or over results of aten; also over results of the program; also inside of these. Then the largest rows are taken out of
+    the arena, one, two, four and so on, as long as that could pay."""
+    inner = {spec.name for spec in placed}
+    given = {s.name for g in groups if isinstance(g, ExternGroup) and g.node.target in FRESH for s in group_writes(g) if excluded[s.name] == "allocates itself"}
+    over = dict(pairs(program, groups, spans, inner, given))
+    late = [s for g in groups if not _allocates(g) for s in group_writes(g) if excluded.get(s.name) == "output"]
+    backward = program.stage.endswith("backward")
+
+    def laid(ends: bool, inside: bool, apart: int = 0) -> Layout:
+        chosen = {made: read for made, read in over.items() if ends or made in inner}
+        rows = list(_rows(placed, chosen, spans))
+        found = {row.members[0].name: row.slot for row in rows if row.slot.host}
+        moved = _inside([row.slot for row in rows if not row.slot.host], list(found.values()), late, spans) if inside else []
+        found.update((s.buffer.name, s) for s in moved)
+        free = [row.slot for row in rows if row.members[0].name not in found]
+        own = [replace(s, host=s.buffer.name) for s in [s for s in free if s.nbytes < LARGE][:apart]]
+        gone = {s.host for s in own}
+        slots, arena = search(replace(s, nbytes=aligned(s.nbytes)) for s in free if s.buffer.name not in gone)
+        found.update((s.buffer.name, s) for s in (*_back(moved, slots, arena), *own, *slots))
+        slots = [slot for row in rows for slot in row.slots(found[row.members[0].name], spans)]
+        most = arena + outside(program, groups, slots, inputs=backward)
+        return Layout(slots, arena, chosen, most + arena // KEPT + APART * len(own))
+
+    best = min((laid(*way) for way in ((False, False), (True, False), (True, True))), key=lambda way: way.cost)
+    floor, apart = outside(program, groups, (), inputs=backward), 1
+    while apart <= len(placed) and APART * apart < best.cost - floor:
+        best = min(best, laid(True, False, apart), laid(True, True, apart), key=lambda way: way.cost)
+        apart *= 2
     return best
 
 
-def peak_of(slots: Sequence[Slot]) -> int:
-    """Most bytes of ``slots`` alive at once, below which no arena for them can be."""
-    change = [0] * (max((s.last for s in slots), default=0) + 2)
-    for s in slots:
-        change[s.first] += s.nbytes
-        change[s.last + 1] -= s.nbytes
-    return max(itertools.accumulate(change))
+def _allocates(group: Group) -> bool:
+    """Whether it is an aten call that cannot be given the memory of its results."""
+    return isinstance(group, ExternGroup) and group.node.target not in OUT_VARIANTS
 
 
-def in_gaps(order: Sequence[Slot]) -> tuple[list[Slot], int]:
-    """``order``, each slot in the smallest gap that is there while it lives, and where the highest ends."""
-    slots: list[Slot] = []
-    for s in order:
-        slots.append(Slot(s.buffer, _gap(slots, s.first, s.last, s.nbytes), s.nbytes, s.first, s.last))
-    return slots, max((s.offset + s.nbytes for s in slots), default=0)
+def _rows(placed: Sequence[BufferSpec], over: dict[str, str], spans: Spans) -> Iterator[Row]:
+    """Takes out of ``over`` a result of the program at the end of a row that begins over a result of aten."""
+    specs, after = {s.name: s for s in placed}, {read: made for made, read in over.items()}
+    for spec in placed:
+        below = over.get(spec.name, "")
+        if below in specs:
+            continue
+        members = [spec]
+        while (then := after.get(members[-1].name, "")) in specs:
+            members.append(specs[then])
+        if below and then:
+            del over[then]
+        yield Row(tuple(members), Slot(spec, 0, spec.nbytes, spans[spec.name][0], spans[members[-1].name][1], below or then))
 
 
-def _blocks(specs: Sequence[BufferSpec], spans: Mapping[str, tuple[int, int]]) -> tuple[list[Slot], int]:
-    """As ``in_gaps``, for sizes that are known only in relation to each other."""
-    blocks: list[list[BufferSpec]] = []
-    for spec in specs:
-        first, last = spans[spec.name]
-        free = [b for b in blocks if at_most(spec.nbytes, b[0].nbytes) and all(last < spans[o.name][0] or spans[o.name][1] < first for o in b)]
-        if free:
-            min(free, key=lambda b: b[0].cost).append(spec)
-        else:
-            blocks.append([spec])
-    slots: list[Slot] = []
-    end = 0
-    for block in blocks:
-        size = aligned(block[0].nbytes)
-        slots += [Slot(spec, end, size, *spans[spec.name]) for spec in block]
-        end = end + size
-    return slots, end
+def _inside(rows: Iterable[Slot], hosted: Collection[Slot], late: Sequence[BufferSpec], spans: Spans) -> list[Slot]:
+    """Those of ``rows`` that find room in a result that is written after them: each in the smallest gap, the largest and then the latest first, for
+    what is written last has its place already."""
+    found, inside = list[Slot](), {spec.name: [s for s in hosted if s.host == spec.name] for spec in late}
+    for row in sorted(rows, key=lambda s: (-s.nbytes, -s.last)):
+        best: tuple[int, Slot] | None = None
+        for spec in late:
+            if row.last >= spans[spec.name][0] or spec.nbytes < row.nbytes or spec.dtype != row.buffer.dtype:
+                continue
+            offset, left = gap(inside[spec.name], row)
+            left = spec.nbytes - offset - row.nbytes if left < 0 else left
+            if left >= 0 and (best is None or left < best[0]):
+                best = left, replace(row, offset=offset, host=spec.name)
+        if best is not None:
+            inside[best[1].host].append(best[1])
+            found.append(best[1])
+    return found
 
 
-def _gap(placed: list[Slot], first: int, last: int, nbytes: int) -> int:
-    """The offset of the smallest gap of ``nbytes`` among the slots that live at some time in [first, last]; past them where there is none."""
-    end, best = 0, (0, -1)
-    for slot in sorted((s for s in placed if s.first <= last and first <= s.last), key=lambda s: s.offset):
-        size = slot.offset - end
-        if size >= nbytes and (best[1] < 0 or size < best[0]):
-            best = size, end
-        end = max(end, slot.offset + slot.nbytes)
-    return best[1] if best[1] >= 0 else end
+def _back(moved: Sequence[Slot], laid: list[Slot], arena: int) -> list[Slot]:
+    """Those of ``moved`` for which the arena has no room as it is; the others are added to ``laid``."""
+    left: list[Slot] = []
+    for slot in moved:
+        at_home = replace(slot, nbytes=aligned(slot.nbytes), host="")
+        at_home = replace(at_home, offset=gap(laid, at_home)[0])
+        (laid if at_home.offset + at_home.nbytes <= arena else left).append(at_home if at_home.offset + at_home.nbytes <= arena else slot)
+    return left
 
 
-def _reuse(slot: Slot | None, slots: list[Slot], excluded: str) -> tuple[str, str, dict[str, Any]]:
+# ---- figures and reasons ----
+
+
+def outside(program: LoopProgram, groups: Sequence[Group], slots: Sequence[Slot], inputs: bool = False) -> int:
+    """Most bytes at once of what is not in the arena: results, results of aten's calls, and, with ``inputs``, inputs that die with their last reader."""
+    spans, outputs = lifetimes(groups), _outputs(program)
+    home = {s.buffer.name for s in slots}
+    lives = {
+        s.name: (spans[s.name][0], len(groups) - 1 if s.name in outputs else spans[s.name][1]) for g in groups for s in group_writes(g) if s.name not in home
+    }
+    for s in slots:  # what is in another buffer's memory keeps that alive
+        if s.host:
+            first, last = lives[s.host]
+            lives[s.host] = min(first, s.first), max(last, s.last)
+    sizes = {s.name: s.cost for g in groups for s in group_writes(g)}
+    if inputs:
+        last = {b: i for i, g in enumerate(groups) for b in group_reads(g)}
+        own = [s for s in program.inputs if s.name not in program.lent]
+        sizes |= {s.name: s.cost for s in own}
+        lives |= {s.name: (0, last.get(s.name, 0)) for s in own}
+    change = [0] * (len(groups) + 2)
+    for name, (first, last) in lives.items():
+        change[first] += sizes[name]
+        change[last + 1] -= sizes[name]
+    return max(itertools.accumulate(change), default=0)
+
+
+def _reuse(slot: Slot | None, slots: list[Slot], excluded: str, over: str | None) -> tuple[str, str, dict[str, Any]]:
     """(outcome, reason, facts): whether a buffer lies in bytes that another had before it."""
+    if over is not None:
+        return "accepted", "in place", {"over": over}
     if slot is None:
         return "refused", excluded, {}
-    before = [s.buffer.name for s in slots if s.last < slot.first and _overlap(s, slot)]
+    before = [s.buffer.name for s in slots if s.last < slot.first and s.host == slot.host and _overlap(s, slot)]
     facts = {"offset": hint(slot.offset), "first": slot.first, "last": slot.last, "after": before}
+    if slot.host:
+        return "accepted", "inside a result", {**facts, "host": slot.host}
     return ("accepted", "bytes of the dead", facts) if before else ("refused", "first in its bytes", facts)
 
 
@@ -173,14 +246,12 @@ def _overlap(a: Slot, b: Slot) -> bool:
 
 def eager_peak(program: LoopProgram) -> int:
     """Most bytes alive at once if every node of the program ran by itself and each result were freed after its last reader."""
-    outputs = {o.buffer for o in program.outputs if isinstance(o, TensorView)}
-    last: dict[str, int] = {}
+    last = dict.fromkeys(_outputs(program), len(program.nodes))
     for i, node in enumerate(program.nodes):
-        last.update((b, i) for b in reads(node))
-    alive: dict[str, BufferSpec] = {}
-    most = 0
+        last.update((b, i) for b in reads(node) if last.get(b, 0) < i)
+    change = [0] * (len(program.nodes) + 2)
     for i, node in enumerate(program.nodes):
-        alive.update((s.name, s) for s in written(node) if s.name not in outputs)
-        most = max(most, sum(s.cost for s in alive.values()))
-        alive = {name: s for name, s in alive.items() if last.get(name, i) > i}
-    return most
+        for s in written(node):
+            change[i] += s.cost
+            change[last.get(s.name, i) + 1] -= s.cost
+    return max(itertools.accumulate(change))

@@ -9,7 +9,7 @@ PyTorch's counterpart: ``torch/_inductor/memory.py`` (topological_sort_lpmf).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -78,13 +78,48 @@ def peak(groups: Sequence[Group], sizes: dict[str, int], to_the_end: frozenset[s
 
 
 def order(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
-    """Topological by first position, or greedily by bytes, whichever peaks lower; program order where they are equal."""
-    outputs = {o.buffer for o in program.outputs if isinstance(o, TensorView)}
-    sizes = {spec.name: spec.cost for g in groups for spec in group_writes(g) if spec.name not in outputs}
+    """Topological by first position, greedily by bytes, or either with what only adds bytes put off until it is needed: whichever peaks lowest, then
+    holds least at the average; program order where they are equal. What a backward alone holds counts until its last reader."""
+    outputs = frozenset(o.buffer for o in program.outputs if isinstance(o, TensorView))
+    sizes = {spec.name: spec.cost for g in groups for spec in group_writes(g)}
+    own = {s.name: s.cost for s in program.inputs if s.name not in program.lent} if program.stage.endswith("backward") else {}
     needs = _needs(groups)
-    plain = [groups[i] for i in _by_position(needs)]
-    thrifty = [groups[i] for i in _by_bytes(groups, needs, sizes)]
-    return thrifty if peak(thrifty, sizes) < peak(plain, sizes) else plain
+    plain = _by_position(needs)
+    thrifty = _by_bytes(groups, needs, {name: size for name, size in sizes.items() if name not in outputs})
+    ways = [plain, thrifty, *(_put_off(groups, needs, way, sizes, outputs) for way in (plain, thrifty))]
+    best = min(ways, key=lambda way: _held([groups[i] for i in way], sizes, own, outputs))
+    return [groups[i] for i in best]
+
+
+def _held(groups: Sequence[Group], sizes: Mapping[str, int], own: Mapping[str, int], outputs: frozenset[str]) -> tuple[int, int]:
+    """(most bytes alive at once, the sum over all groups)."""
+    last = {b: i for i, g in enumerate(groups) for b in group_reads(g)}
+    change = [sum(own.values()), *([0] * len(groups))]
+    for i, g in enumerate(groups):
+        for spec in group_writes(g):
+            change[i] += sizes[spec.name]
+            if spec.name not in outputs:
+                change[last.get(spec.name, i) + 1] -= sizes[spec.name]
+    for b, size in own.items():
+        change[last.get(b, 0) + 1 if groups else 0] -= size
+    alive = list(itertools.accumulate(change))
+    return max(alive), sum(alive)
+
+
+def _put_off(groups: Sequence[Group], needs: list[set[int]], way: Sequence[int], sizes: Mapping[str, int], outputs: frozenset[str]) -> list[int]:
+    """``way``, each group that makes more than it is the last to read right before the first that needs it."""
+    place = {i: at for at, i in enumerate(way)}
+    last = {b: i for i in way for b in group_reads(groups[i])}
+    users: list[list[int]] = [[] for _ in needs]
+    for i, before in enumerate(needs):
+        for b in before:
+            users[b].append(i)
+    anchor = dict(place)
+    for i in reversed(way):
+        dies = sum(sizes.get(b, 0) for b in group_reads(groups[i]) if last[b] == i and b not in outputs)
+        if users[i] and sum(sizes[s.name] for s in group_writes(groups[i])) > dies:
+            anchor[i] = min(anchor[u] for u in users[i])
+    return sorted(way, key=lambda i: (anchor[i], place[i]))
 
 
 def _needs(groups: Sequence[Group]) -> list[set[int]]:

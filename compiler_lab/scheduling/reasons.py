@@ -36,6 +36,9 @@ REASONS: Mapping[str, str] = {
     "computed again": "The value is cheap and a later sweep needs it: it is computed again there.",
     # reuse
     "bytes of the dead": "The buffer lies in bytes of the arena whose earlier buffers nobody reads any more.",
+    "in place": "The kernel reads the buffer before it for the last time, each element at the point where it writes the one that takes its bytes.",
+    "inside a result": "The buffer lies in the memory of a result of the program, which is written when nobody needs the buffer any more.",
+    "on its own": "The buffer is allocated by itself and freed after its last reader: in the arena, which is kept, it would raise the peak.",
     "first in its bytes": "No buffer lay before it in its bytes of the arena.",
     "output": "The buffer is a result of the program: it is fresh memory, owned by the caller.",
     "aliased": "An aten call's result may share memory with the buffer, so its lifetime is not known.",
