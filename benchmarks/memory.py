@@ -4,7 +4,8 @@ usage: python benchmarks/memory.py --suite FILE [--models REGEX] [--what infer,t
 
 All figures are bytes that torch's allocator has given out beyond those before, by the events of the profiler; parameters, inputs and gradients of the
 step before are not in them.
- needed   of each half (forward, backward), the largest sum of what must live at once in it: results, intermediates, results of aten's calls
+ needed   of each half (forward, backward), the largest sum of what must live at once in it: results, intermediates, results of aten's calls and
+          what its convolutions and attention take beside them
  program  what a call of that half takes at most, its arena included;  ratio: program / needed, the worst half of those that need a page
  ours     what a later step takes at most, the arena that is kept between steps (kept) included
  torch    the same of torch.compile (with --torch: it takes a while);  eager: of the model as it is
@@ -13,7 +14,7 @@ step before are not in them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,39 @@ import torch
 from partition import Model, loss_of, models, peak_bytes
 
 import compiler_lab
+from compiler_lab.lowering.interpret import evaluate_extern
 from compiler_lab.lowering.ir import BufferSpec, TensorView
 from compiler_lab.runtime import native
 from compiler_lab.runtime.build import build
 from compiler_lab.runtime.program import Program
 from compiler_lab.scheduling.artifact import Schedule
-from compiler_lab.scheduling.order import group_writes, peak
+from compiler_lab.scheduling.ir import FRESH, ExternGroup, Group
+from compiler_lab.scheduling.order import group_reads, group_writes, lifetimes
 
 PAGE = 4096
 
 
 def needed(schedule: Schedule) -> int:
-    """The largest sum of what must live at once, in bytes: everything that groups write, from then to its last use, results to the end."""
+    """The largest sum of what must live at once, in bytes: everything that groups write, from then to its last use, results to the end, and what an
+    aten call takes beside its results."""
     outputs = {o.buffer for o in schedule.program.outputs if isinstance(o, TensorView)}
-    written = {s.name: s for g in schedule.groups for s in group_writes(g)}
-    return peak(schedule.groups, {name: s.nbytes for name, s in written.items()}, frozenset(outputs))
+    spans, last = lifetimes(schedule.groups), len(schedule.groups) - 1
+    alive = [workspace(g, schedule.program.buffers) for g in schedule.groups]
+    for spec in (s for g in schedule.groups for s in group_writes(g)):
+        for i in range(spans[spec.name][0], (last if spec.name in outputs else spans[spec.name][1]) + 1):
+            alive[i] += spec.nbytes
+    return max(alive, default=0)
+
+
+def workspace(group: Group, buffers: Mapping[str, BufferSpec]) -> int:
+    """Of a convolution or an attention call."""
+    if not isinstance(group, ExternGroup) or group.node.target not in FRESH:
+        return 0
+    inputs = {name: zeros(buffers[name]) for name in group_reads(group)}
+    kept: list[Any] = []
+    with torch.no_grad():
+        most = peak_bytes(lambda: kept.extend(evaluate_extern(group.node, inputs)))
+    return most - sum(t.untyped_storage().nbytes() for t in kept if t is not None)
 
 
 def zeros(spec: BufferSpec) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,11 +19,11 @@ from compiler_lab.lowering.program import LoopProgram, reads
 from compiler_lab.scheduling import places
 from compiler_lab.scheduling.artifact import Schedule
 from compiler_lab.scheduling.fusion import schedule
-from compiler_lab.scheduling.ir import OUT_VARIANTS, ExternGroup, Slot
+from compiler_lab.scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup, Slot
 from compiler_lab.scheduling.memory import plan_memory
 from compiler_lab.scheduling.order import group_reads, group_writes
 
-from .loops import Builder, random_program
+from .loops import Builder, expanded, permuted, random_program
 
 MM = torch.ops.aten.mm.default
 UNFUSED = Options(fusion=False)
@@ -178,9 +179,19 @@ def test_results_that_a_call_allocates_or_may_alias_stay_outside() -> None:
     assert plan.peak_bytes > plan.arena_bytes
 
 
+def wide() -> Schedule:
+    """Three matrices alive at once, of which the last is a result: two places in the arena."""
+    b = Builder()
+    x = b.input(16, 16)
+    a, c = b.extern(MM, (x, x), (16, 16)), b.extern(MM, (x, x), (16, 16))
+    d = b.extern(MM, (a, c), (16, 16))
+    return schedule(b.program(b.extern(MM, (d, b.extern(MM, (a, d), (16, 16))), (16, 16))))
+
+
 def test_check_finds_overlap_and_wrong_lifetimes() -> None:
-    plan = schedule(chain(3)).plan
-    first, second = next((a, b) for a in plan.slots for b in plan.slots if a is not b and a.first <= b.last and b.first <= a.last)
+    plan = wide().plan
+    plan.check()
+    first, second = next((a, b) for a in plan.slots for b in plan.slots if a.host == b.host == "" and a is not b and a.first <= b.last and b.first <= a.last)
     moved = replace(plan, slots=tuple(replace(x, offset=first.offset) if x is second else x for x in plan.slots))
     with pytest.raises(InvalidIR, match="same bytes"):
         moved.check()
@@ -190,6 +201,69 @@ def test_check_finds_overlap_and_wrong_lifetimes() -> None:
         replace(plan, slots=shortened).check()
     with pytest.raises(InvalidIR, match="aligned"):
         replace(plan, slots=tuple(replace(x, offset=x.offset + 4) for x in plan.slots)).check()
+
+
+# ---- in place: what may be, and plans that say so where it may not ----
+
+COMBINED: dict[str, tuple[Callable[[Builder, TensorView], TensorView], bool]] = {
+    "the same element": (lambda b, v: b.loop("exp", (v,)), True),
+    "twice": (lambda b, v: b.loop("add", (v, v)), True),
+    "after a sweep over its row": (lambda b, v: b.loop("sub", (v, expanded(b.loop("copy", (v,), (1,), "max"), (16, 16)))), True),
+    "another element": (lambda b, v: b.loop("exp", (permuted(v, (1, 0)),)), False),
+    "two elements": (lambda b, v: b.loop("add", (v, permuted(v, (1, 0)))), False),
+    "a sum of elements": (lambda b, v: b.loop("exp", (v,), (1,)), False),
+    "another layout": (lambda b, v: b.loop("exp", (v,), stride=(1, 16)), False),
+}
+
+
+def over_a_product(make: Callable[[Builder, TensorView], TensorView]) -> tuple[Schedule, str]:
+    b = Builder()
+    x = b.input(16, 16)
+    product = b.extern(MM, (x, x), (16, 16))
+    return schedule(b.program(make(b, product))), product.buffer
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_a_kernel_writes_over_what_it_reads_at_the_same_points_only(name: str) -> None:
+    make, allowed = COMBINED[name]
+    s, product = over_a_product(make)
+    s.check()
+    (result,) = (o.buffer for o in s.program.outputs if isinstance(o, TensorView))
+    assert (s.plan.over.get(result) == product) == allowed
+    if not allowed and s.program.buffers[result].nbytes == s.program.buffers[product].nbytes:
+        (slot,) = (x for x in s.plan.slots if x.buffer.name == product)
+        wrong = replace(s.plan, over={result: product}, slots=(replace(slot, offset=0, nbytes=slot.buffer.nbytes, host=result),))
+        with pytest.raises(InvalidIR, match="read at other points"):
+            wrong.check()
+
+
+def test_what_is_read_again_after_the_write_is_not_written_over() -> None:
+    """A kernel that stores a row in one sweep and reads the product once more in the next."""
+    s, product = over_a_product(lambda b, v: b.loop("sub", (v, expanded(b.loop("copy", (v,), (1,), "max"), (16, 16)))))
+    (group,) = (g for g in s.groups if isinstance(g, LoopGroup))
+    last = group.phases[-1]
+    assert any(b == product for n in last.nodes for b, _ in n.reads())
+    swapped = replace(group, phases=(last, *group.phases[:-1]))
+    wrong = replace(s.plan, groups=tuple(swapped if g is group else g for g in s.groups))
+    with pytest.raises(InvalidIR, match=r"before .* reads that"):
+        wrong.check()
+
+
+def test_check_finds_a_host_in_use_and_a_wrong_claim_of_writing_in_place() -> None:
+    plan = schedule(chain(3)).plan
+    alone = next(x for x in plan.slots if x.buffer.name not in (*plan.over, *plan.over.values()))
+    other = next(x for x in plan.slots if (x.host, x.offset) != (alone.host, alone.offset))
+    with pytest.raises(InvalidIR, match="lies elsewhere"):
+        replace(plan, over={**plan.over, alone.buffer.name: other.buffer.name}).check()
+    with pytest.raises(InvalidIR, match="has no memory of its own"):
+        replace(plan, slots=tuple(replace(x, host=other.buffer.name, offset=0) if x is alone else x for x in plan.slots)).check()
+    last = next(x for x in plan.slots if plan.over.get(x.host) == x.buffer.name)
+    with pytest.raises(InvalidIR, match="while that is in use"):
+        replace(plan, slots=(last,), over={}).check()
+    (made, read) = next((m, r) for m, r in plan.over.items() if any(x.buffer.name == m for x in plan.slots))
+    with pytest.raises(InvalidIR, match="same bytes"):
+        replace(plan, over={m: r for m, r in plan.over.items() if m != made}).check()
+    assert read
 
 
 def test_eager_peak_counts_each_result_until_its_last_reader() -> None:

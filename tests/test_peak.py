@@ -93,8 +93,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (MLP, (64, 32)),
     "attention": (Attention, (4, 16, 32)),
     "block": (Block, (4, 32, 32)),
-    "convolutions": (Convolutions, (4, 3, 16, 16)),
-    "unet": (UNet, (2, 3, 16, 16)),
+    "convolutions": (Convolutions, (4, 3, 32, 32)),
+    "unet": (UNet, (2, 3, 32, 32)),
     "norms": (Norms, (64, 64)),
 }
 
@@ -156,7 +156,7 @@ def test_a_model_takes_little_more_than_must_live_at_once_and_no_more_than_eager
     torch.manual_seed(0)
     module, x = make().train(train), torch.randn(size)
     programs: list[Program] = []
-    call = compiler_lab.compile(module, options={"check": True}, observe=lambda s: programs.append(s.after) if s.name == "build" else None)
+    call = compiler_lab.compile(module, options={"check": True}, observe=lambda s: programs.append(s.after) if isinstance(s.after, Program) else None)
     native.release()
     for _ in range(2):
         step_of(module, call, x, train)()
@@ -164,7 +164,7 @@ def test_a_model_takes_little_more_than_must_live_at_once_and_no_more_than_eager
     step = step_of(module, call, x, train)
     ours = kept + peak_bytes(step)
     eager = peak_bytes(step_of(module, module, x, train))
-    assert native.pooled() == kept == max(p.kernels.schedule.plan.arena_bytes for p in programs if p.language == "C"), "one arena for both halves"
+    assert native.pooled() == kept == (0 if train else programs[0].kernels.schedule.plan.arena_bytes), "a backward lets the arena go"
     assert ours <= eager
     for program in programs:
         schedule = program.kernels.schedule

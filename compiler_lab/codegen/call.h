@@ -62,8 +62,9 @@ typedef void* H;   // AtenTensorHandle
 struct Raised {};  // a Python exception is set
 
 // Memory for intermediates, of all programs of the process: a call takes an arena off the list, makes it larger if it must, and puts it back.
-// So there are as many as calls were ever under way at once, each as large as the largest call needed; those that are idle are let go when a
-// program is let go, and the next call makes what it needs. ``native.py`` declares the same.
+// So there are as many as calls were ever under way at once, each as large as the largest call needed. Idle arenas are let go when a program is let
+// go, and after a backward, for then memory is short: what the forward kept and the gradients are there while the loss is computed. The next
+// call makes what it needs. ``native.py`` declares the same.
 struct Arena { Arena* next; PyObject* tensor; char* memory; int64_t size; };
 struct Pool { Arena* idle; };
 
@@ -133,6 +134,9 @@ void* address(const Graph* g, PyObject* t) {  // of a tensor's first element
 // A tensor keeps its arena's memory: of a large arena, that is let go with the call.
 const int64_t LARGE = 1 << 20;
 
+// An arena of this size stays: fresh memory of 32 MB and more is the system's, and each of its pages is a fault again.
+const int64_t HUGE = 32 << 20;
+
 void drop_views(State* s) {
   if (s->views) Py_DecRef(s->views);
   if (s->viewed) Py_DecRef(s->viewed);
@@ -159,6 +163,12 @@ State* new_state(Graph* g) {
   throw Raised();
 }
 
+void let_go(Arena* a) {
+  if (a->tensor) Py_DecRef(a->tensor);
+  a->tensor = nullptr;
+  a->size = 0;
+}
+
 void put_back(Arena* a) {
   a->next = torch.pool->idle;
   torch.pool->idle = a;
@@ -169,8 +179,7 @@ Arena* arena_for(Graph* g) {
   if (a) torch.pool->idle = a->next;
   else if (!(a = (Arena*)calloc(1, sizeof(Arena)))) PyErr_NoMemory(), throw Raised();
   if (a->size >= g->unit->arena) return a;
-  if (a->tensor) Py_DecRef(a->tensor);  // first: both at once are more than either call needs
-  a->size = 0;
+  let_go(a);  // first: both at once are more than either call needs
   if (!(a->tensor = PyObject_Call(g->empty, PyTuple_GetItem(g->layouts, 0), nullptr))) { put_back(a); throw Raised(); }
   a->memory = (char*)torch.data(a->tensor);
   a->size = g->unit->arena;
@@ -180,7 +189,7 @@ Arena* arena_for(Graph* g) {
 void empty_pool() {
   while (Arena* a = torch.pool->idle) {
     torch.pool->idle = a->next;
-    if (a->tensor) Py_DecRef(a->tensor);
+    let_go(a);
     free(a);
   }
 }
@@ -210,7 +219,9 @@ struct Call {
     for (int i = 0; i < u->owned; i++) s->owned[i].release();
     if (u->boxed) for (int i = 0; i < u->inputs; i++) forget(i);
     if (s->arena) {
-      if (s->views && s->arena->size >= LARGE) drop_views(s);
+      const bool short_lived = u->boxed && s->arena->size < HUGE;
+      if (s->views && (short_lived || s->arena->size >= LARGE)) drop_views(s);
+      if (short_lived) let_go(s->arena);
       put_back(s->arena);
     }
     s->next = g->free;

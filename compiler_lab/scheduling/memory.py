@@ -33,7 +33,7 @@ Spans = Mapping[str, tuple[int, int]]
 APART = 2048
 """Bytes that an allocation of its own must save: it takes half a microsecond, in which a kernel moves about as many."""
 
-KEPT = 16
+KEPT = 8
 """So many bytes of the arena, which is there when they are not needed too, weigh as much as one of the peak."""
 
 LARGE = 1 << 20
@@ -120,12 +120,13 @@ def _best(program: LoopProgram, groups: Sequence[Group], placed: Sequence[Buffer
     """The layout that costs least, the plainest of equals.
 
     Tried are: all in the arena or over results of aten; also over results of the program; also inside of these. Then the largest rows are taken out of
-    the arena, one, two, four and so on, as long as that could pay."""
+    the arena, one, two, four and so on up to all, as long as that could pay."""
     inner = {spec.name for spec in placed}
     given = {s.name for g in groups if isinstance(g, ExternGroup) and g.node.target in FRESH for s in group_writes(g) if excluded[s.name] == "allocates itself"}
     over = dict(pairs(program, groups, spans, inner, given))
     late = [s for g in groups if not _allocates(g) for s in group_writes(g) if excluded.get(s.name) == "output"]
     backward = program.stage.endswith("backward")
+    each = APART // 4 if backward else APART  # a call under autograd takes tens of microseconds whatever it does
 
     def laid(ends: bool, inside: bool, apart: int = 0) -> Layout:
         chosen = {made: read for made, read in over.items() if ends or made in inner}
@@ -140,13 +141,13 @@ def _best(program: LoopProgram, groups: Sequence[Group], placed: Sequence[Buffer
         found.update((s.buffer.name, s) for s in (*_back(moved, slots, arena), *own, *slots))
         slots = [slot for row in rows for slot in row.slots(found[row.members[0].name], spans)]
         most = arena + outside(program, groups, slots, inputs=backward)
-        return Layout(slots, arena, chosen, most + arena // KEPT + APART * len(own))
+        return Layout(slots, arena, chosen, most + arena // KEPT + each * len(own))
 
     best = min((laid(*way) for way in ((False, False), (True, False), (True, True))), key=lambda way: way.cost)
-    floor, apart = outside(program, groups, (), inputs=backward), 1
-    while apart <= len(placed) and APART * apart < best.cost - floor:
-        best = min(best, laid(True, False, apart), laid(True, True, apart), key=lambda way: way.cost)
-        apart *= 2
+    floor = outside(program, groups, (), inputs=backward)
+    for apart in (*(1 << i for i in range(len(placed).bit_length())), len(placed)):
+        if each * apart < best.cost - floor:
+            best = min(best, laid(True, False, apart), laid(True, True, apart), key=lambda way: way.cost)
     return best
 
 
