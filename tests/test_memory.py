@@ -104,7 +104,7 @@ def test_the_search_is_near_the_bound_where_largest_first_is_not(name: str | int
 def test_orders_of_the_search(number: int, a: tuple[int, int, int], b: tuple[int, int, int]) -> None:
     """By bytes times life, by life, by bytes, by last use; (first group, last group, bytes) of two buffers, and which of them comes first."""
     first, second = (Slot(BufferSpec("b", (n,), (1,), torch.uint8), 0, n, *span) for *span, n in (a, b))
-    order = sorted((first, second), key=memory.ORDERS[number])
+    order = sorted((first, second), key=places.ORDERS[number])
     assert order == ([second, first] if number == 0 else [first, second])
 
 
@@ -207,10 +207,10 @@ def test_check_finds_overlap_and_wrong_lifetimes() -> None:
 
 COMBINED: dict[str, tuple[Callable[[Builder, TensorView], TensorView], bool]] = {
     "the same element": (lambda b, v: b.loop("exp", (v,)), True),
-    "twice": (lambda b, v: b.loop("add", (v, v)), True),
-    "after a sweep over its row": (lambda b, v: b.loop("sub", (v, expanded(b.loop("copy", (v,), (1,), "max"), (16, 16)))), True),
+    "twice": (lambda b, v: b.loop("neg", (v, v)), True),
+    "after a sweep over its row": (lambda b, v: b.loop("neg", (v, expanded(b.loop("copy", (v,), (1,), "max"), (16, 16)))), True),
     "another element": (lambda b, v: b.loop("exp", (permuted(v, (1, 0)),)), False),
-    "two elements": (lambda b, v: b.loop("add", (v, permuted(v, (1, 0)))), False),
+    "two elements": (lambda b, v: b.loop("neg", (v, permuted(v, (1, 0)))), False),
     "a sum of elements": (lambda b, v: b.loop("exp", (v,), (1,)), False),
     "another layout": (lambda b, v: b.loop("exp", (v,), stride=(1, 16)), False),
 }
@@ -239,7 +239,7 @@ def test_a_kernel_writes_over_what_it_reads_at_the_same_points_only(name: str) -
 
 def test_what_is_read_again_after_the_write_is_not_written_over() -> None:
     """A kernel that stores a row in one sweep and reads the product once more in the next."""
-    s, product = over_a_product(lambda b, v: b.loop("sub", (v, expanded(b.loop("copy", (v,), (1,), "max"), (16, 16)))))
+    s, product = over_a_product(lambda b, v: b.loop("neg", (v, expanded(b.loop("copy", (v,), (1,), "max"), (16, 16)))))
     (group,) = (g for g in s.groups if isinstance(g, LoopGroup))
     last = group.phases[-1]
     assert any(b == product for n in last.nodes for b, _ in n.reads())

@@ -158,17 +158,35 @@ def unread(output: bool) -> LoopProgram:
     return b.program(b.loop("neg", (x,)), *([h] if output else []))
 
 
-def called(first: torch._ops.OpOverload = MM, aliased: bool = False, again: bool = False, output: bool = False) -> LoopProgram:
-    """Four calls in a row; the last may read, or return, the result of the first as well."""
+def called(first: torch._ops.OpOverload = MM, aliased: bool = False, again: bool = False, output: bool = False, wide: bool = False) -> LoopProgram:
+    """Three calls in a row and a loop, which may read the result of the first as well; that may be a result of the program. The loop adds up all, or
+    gives as much as it is given."""
     b = Builder()
     x = b.input(8, 8)
     h = b.extern(first, (x, x)[: len(first._schema.arguments)], (8, 8))
     u = b.extern(MM, (h, x), (8, 8))
     v = b.extern(MM, (u, x), (8, 8))
-    program = b.program(b.extern(MM, (v, h if again else x), (8, 8)), *([h] if output else []))
+    last = b.loop("neg", (v,)) if wide else b.loop("neg", (v, h if again else x), (0, 1))
+    program = b.program(last, *([h] if output else []))
     reader = program.nodes[1]
     assert isinstance(reader, ExternNode)
     return replace(program, nodes=(program.nodes[0], replace(reader, aliases=(h.buffer,) if aliased else ()), *program.nodes[2:]))
+
+
+def between(turned: bool) -> LoopProgram:
+    """A loop between two calls, which reads the first one's result as it lies or across."""
+    b = Builder()
+    x = b.input(8, 8)
+    h = b.extern(MM, (x, x), (8, 8))
+    return b.program(b.extern(MM, (b.loop("exp", (permuted(h, (1, 0)) if turned else h,)), x), (8, 8)))
+
+
+def before_a_call(n: int) -> LoopProgram:
+    """A square matrix that is summed before a call allocates as much again."""
+    b = Builder()
+    x = b.input(n, n)
+    total = b.loop("neg", (b.extern(MM, (x, x), (n, n)),), (0, 1))
+    return b.program(total, b.loop("neg", (b.extern(SIN, (expanded(total, (n, n)),), (n, n)),), (0, 1)))
 
 
 PAIR = (0, 1)
@@ -222,6 +240,9 @@ ROWS: dict[str, list[Row]] = {
     ],
     "computed again": [Row("keep", (0,), ("again", "computed again"), ("row", "kept in a row"), lambda lift: swept_twice("exp" if lift else "neg"))],
     "bytes of the dead": [Row("reuse", (2,), ("accepted", "bytes of the dead"), ("refused", "first in its bytes"), lambda lift: called(again=lift))],
+    "in place": [Row("reuse", (1,), ("accepted", "in place"), ("refused", "first in its bytes"), lambda lift: between(turned=lift))],
+    "inside a result": [Row("reuse", (0,), ("accepted", "inside a result"), ("refused", "first in its bytes"), lambda lift: called(wide=not lift))],
+    "on its own": [Row("reuse", (0,), ("refused", "on its own"), ("refused", "first in its bytes"), lambda lift: before_a_call(8 if lift else 64))],
     "first in its bytes": [Row("reuse", (2,), ("refused", "first in its bytes"), ("accepted", "bytes of the dead"), lambda lift: called(again=not lift))],
     "output": [Row("reuse", (0,), ("refused", "output"), ("refused", "first in its bytes"), lambda lift: called(output=not lift))],
     "aliased": [Row("reuse", (0,), ("refused", "aliased"), ("refused", "first in its bytes"), lambda lift: called(aliased=not lift))],
