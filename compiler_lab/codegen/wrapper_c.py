@@ -1,7 +1,7 @@
 """The wrapper in C: one function that calls kernels and aten's operators in order, over one arena of intermediates.
 
 In: a ``Schedule``, its kernels, a name for each buffer, and how much work each group is. Out: a ``CallCode``, which stands after the kernels in
-the same translation unit. Memory that ``call.h`` keeps between calls: the arena, and the windows through which aten sees memory.
+the same translation unit. What ``call.h`` keeps between calls: a pool of arenas, and the windows through which aten sees memory.
 Always holds: what aten computes here it computes from the same tensors as in the wrapper in Python; an operator without a function in C, or
 whose function fails, is called through Python, by a function of ``CallCode.python``, so that the error is eager's; results are fresh memory;
 one that stands for a list of saved tensors is freed at its last use. Python's lock is given up around what takes long.

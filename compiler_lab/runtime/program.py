@@ -28,7 +28,7 @@ class Program(Artifact):
     """``program(*inputs)`` takes the graph's inputs and returns the tuple of its outputs. ``library`` is None for extern calls only.
 
     ``call`` is the wrapper: a backward's takes one list, which it empties, and has the mark ``_boxed_call``. ``language`` says what it is
-    written in: "C", "Python", or "Python (why not C)". Between calls it keeps the arena, one for each call that was under way at the same time.
+    written in: "C", "Python", or "Python (why not C)". Between calls the arena is in the pool of all programs in C, or kept by one in Python.
     """
 
     def __init__(
