@@ -103,7 +103,7 @@ def test_the_search_is_near_the_bound_where_largest_first_is_not(name: str | int
 @pytest.mark.parametrize(("number", "a", "b"), [(0, (0, 1, 10), (0, 2, 7)), (1, (0, 2, 1), (4, 5, 9)), (2, (0, 9, 4), (0, 0, 3)), (3, (3, 9, 1), (0, 8, 2))])
 def test_orders_of_the_search(number: int, a: tuple[int, int, int], b: tuple[int, int, int]) -> None:
     """By bytes times life, by life, by bytes, by last use; (first group, last group, bytes) of two buffers, and which of them comes first."""
-    first, second = (Slot(BufferSpec("b", (n,), (1,), torch.uint8), 0, n, *span) for *span, n in (a, b))
+    first, second = (Slot(BufferSpec("b", (n,), (1,), torch.uint8), 0, n, start, end) for start, end, n in (a, b))
     order = sorted((first, second), key=places.ORDERS[number])
     assert order == ([second, first] if number == 0 else [first, second])
 
