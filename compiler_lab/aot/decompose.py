@@ -27,6 +27,7 @@ from ..core.provenance import Stack, marks_of, stack_of
 from ..core.schema import base_of, is_number
 from ..core.sizes import composed, same
 from .decomposition_rows import NEVER, ROWS, TORCH_ROWS
+from .encoder_rows import ENCODER
 from .ir import JointGraph
 from .pooling_rows import POOLS
 from .random_rows import Draws, rows_by_counter
@@ -71,7 +72,7 @@ def rows_of(table: Decompositions) -> Mapping[OpOverload, Any]:
         raise UnknownOption(f"unknown table {table!r}", hint="one of: inductor-like, core, none")
     packets = [getattr(aten, name) for name in TORCH_ROWS]
     borrowed = {op: decomposition_table[op] for p in packets for op in (getattr(p, o) for o in p.overloads()) if op in decomposition_table}
-    return {**borrowed, **ROWS, **RESAMPLING, **PRIMS}
+    return {**borrowed, **ROWS, **RESAMPLING, **ENCODER, **PRIMS}
 
 
 def _convert(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -160,7 +161,7 @@ class _Decomposer:
         op: Any = old.target
         row = self.rows.get(op)
         if row is not None:
-            own = row in (ROWS.get(op), RESAMPLING.get(op))
+            own = row in (ROWS.get(op), RESAMPLING.get(op), ENCODER.get(op))
             with self.tracer:
                 result = self.opened(row, own, *self.now((old.args, old.kwargs)))
                 if result is not NotImplemented:
