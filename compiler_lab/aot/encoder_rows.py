@@ -1,7 +1,7 @@
-"""The whole layer of a transformer encoder that ``nn.TransformerEncoderLayer`` calls in evaluation, opened into what it is made of.
+"""What ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` call whole in evaluation, opened into what it is made of.
 
-In: the arguments of ``aten._transformer_encoder_layer_fwd``. Out: its result by plain aten operators; ``NotImplemented`` for masks, which it reads in
-three ways, and for what is empty.
+In: the arguments of ``aten._transformer_encoder_layer_fwd`` or ``aten._native_multi_head_attention``. Out: the results by plain aten operators;
+``NotImplemented`` for masks, which they read in three ways, and for what is empty.
 Always holds: every intermediate has the layer's dtype where eager's has it; the products and the attention are calls of the library.
 PyTorch's counterpart: ``aten/src/ATen/native/transformers/transformer.cpp``; Inductor calls it whole, and cannot fuse or plan what is inside.
 """
@@ -17,6 +17,10 @@ from torch._ops import OpOverload
 from .decomposition_rows import layer_norm
 
 aten = torch.ops.aten
+
+
+def opens(x: Tensor) -> bool:
+    return x.dim() == 3 and x.numel() > 0 and x.device.type == "cpu"
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -62,7 +66,7 @@ def encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Any:
-    if mask is not None or x.dim() != 3 or x.numel() == 0 or x.device.type != "cpu":
+    if mask is not None or not opens(x):
         return NotImplemented
     y = normed(x, weight_1, bias_1, eps) if norm_first else x
     x = x + linear(attended(y, heads, qkv_weight, qkv_bias), out_weight, out_bias)
@@ -73,4 +77,25 @@ def encoder_layer(
     return x if norm_first else normed(x, weight_2, bias_2, eps)
 
 
-ENCODER: dict[OpOverload, Any] = {aten._transformer_encoder_layer_fwd.default: encoder_layer}
+def self_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    width: int,
+    heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    out_weight: Tensor,
+    out_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    """Of a tensor with itself, without its weights, in whose place aten leaves nothing."""
+    if need_weights or mask is not None or key is not query or value is not query or not opens(query):
+        return NotImplemented
+    return linear(attended(query, heads, qkv_weight, qkv_bias), out_weight, out_bias), query.new_empty(0)
+
+
+ENCODER: dict[OpOverload, Any] = {aten._transformer_encoder_layer_fwd.default: encoder_layer, aten._native_multi_head_attention.default: self_attention}

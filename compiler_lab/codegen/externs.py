@@ -152,8 +152,9 @@ class Externs:
             return [*lines, f"    {left}{call}", "    return ()"]
         left, call = self.call(node)
         lines.append(f"    {left}{call}")
+        needed = self.read | {o.buffer for o in self.program.outputs if isinstance(o, TensorView)}
         for spec in node.outputs:
-            if spec is not None:
+            if spec is not None and spec.name in needed:  # an operator may leave out what it was not asked for
                 condition, statement = self.laid_out(spec)
                 lines += [f"    if {condition}:", f"        {statement}"]
         results = [self.names[s.name] if s is not None else "None" for s in node.outputs]

@@ -1,4 +1,5 @@
-"""Operators in terms of others: those whose C++ looks at data where no data decides, and those that change sizes of a tensor of the frame's own.
+"""Operators in terms of others: those whose C++ looks at data where no data decides, those that change sizes of a tensor of the frame's own, and one
+whose fake gives a tensor where it gives none.
 
 In: an operator's arguments. Out: a node for each part; ``None`` for arguments with which it cannot be said so: the operator as it is.
 Always holds: the same parts in the same order, forward and backward, so that results are eager's bit for bit; tests hold them to that.
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .base import Args, Constant, Kwargs, NotConstant, Value
+from .base import NONE, Args, Constant, Kwargs, NotConstant, Value
+from .containers import SequenceValue
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -147,7 +149,18 @@ def requires_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
     return args[0] if flag == [getattr(getattr(args[0], "fake", None), "requires_grad", None)] else None
 
 
+def attended(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+    """Attention that was not asked for its weights gives None in their place, where its fake gives a tensor without elements."""
+    needs = args[10] if len(args) > 10 else kwargs.get("need_weights")
+    if not isinstance(needs, Constant) or needs.value:
+        return None
+    made = t.op(torch._native_multi_head_attention, args, kwargs)  # pyright: ignore[reportPrivateImportUsage]
+    assert isinstance(made, SequenceValue)
+    return SequenceValue([made.items[0], NONE], tuple)
+
+
 COMPOSITES: dict[str, Row] = {
+    "_native_multi_head_attention": attended,
     "requires_grad_": requires_grad, "cov": cov, "corrcoef": corrcoef, "combinations": combined, "narrow": narrow, "resize_": resized, "resize_as_": resized_as,
     **{f"{name}_": _changed(name) for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")},
 }  # fmt: skip
