@@ -52,7 +52,11 @@ if TYPE_CHECKING:
     from .graph.values import propagate_shapes as propagate_shapes
     from .lowering.lower import lower as lower
     from .lowering.table import lowering_table as lowering_table
+    from .observe.compare_data import Both as Both
     from .observe.side_by_side import side_by_side as side_by_side
+    from .observe.torch_reference import record_torch as record_torch
+    from .observe.torch_reference import torch_recording as torch_recording
+    from .observe.torch_trace import open_torch_trace as open_torch_trace
     from .observe.trace import Step as Step
     from .observe.trace import Trace as Trace
     from .observe.view import View as View
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: dict[str, str] = {
+    "Both": "observe.compare_data",
     "Condition": "graph.patterns",
     "FusionBackend": "graph.fusing",
     "Halves": "graph.fusing",
@@ -109,10 +114,12 @@ _HOMES: dict[str, str] = {
     "mark_dynamic": "session",
     "mark_static": "session",
     "op_histogram": "graph.interpreters",
+    "open_torch_trace": "observe.torch_trace",
     "openings": "aot.openings",
     "partition": "aot.partition",
     "plan_memory": "scheduling.memory",
     "propagate_shapes": "graph.values",
+    "record_torch": "observe.torch_reference",
     "register_backend": "backends",
     "replace_pattern": "graph.rewrite",
     "reset": "session",
@@ -122,11 +129,13 @@ _HOMES: dict[str, str] = {
     "stats": "session",
     "symbolic_trace": "graph.symbolic",
     "time_nodes": "graph.interpreters",
+    "torch_recording": "observe.torch_reference",
     "transform": "graph.interpreters",
     "view": "observe.view",
 }
 
 __all__ = [
+    "Both",
     "Condition",
     "FusionBackend",
     "Halves",
@@ -162,10 +171,12 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "op_histogram",
+    "open_torch_trace",
     "openings",
     "partition",
     "plan_memory",
     "propagate_shapes",
+    "record_torch",
     "register_backend",
     "replace_pattern",
     "reset",
@@ -175,6 +186,7 @@ __all__ = [
     "stats",
     "symbolic_trace",
     "time_nodes",
+    "torch_recording",
     "transform",
 ]
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -29,10 +29,12 @@ from .kept import Counts, KeptEntries
 from .runtime.cache import keeps_entries, open_cache
 
 if TYPE_CHECKING:
+    from .observe.compare_data import Both
     from .observe.trace import Step, Trace
     from .pipeline import Capturing, Find
 
 Observer = Callable[["Step"], None]
+STACKS = ("lab", "torch", "both")
 
 
 @dataclass
@@ -170,13 +172,57 @@ def clear_cache(cache_dir: str = "") -> None:
     open_cache(cache_dir).clear()
 
 
-def inspect(fn: Callable[..., Any], *args: Any, backend: str | Callable[..., Any] = "lab", fullgraph: bool = False, **kwargs: Any) -> Trace:
-    """Compiles one call of ``fn``, makes it, and gives the trace of every step."""
+@overload
+def inspect(
+    fn: Callable[..., Any],
+    *args: Any,
+    backend: str | Callable[..., Any] = "lab",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    stack: Literal["lab", "torch"] = "lab",
+    **kwargs: Any,
+) -> Trace: ...
+@overload
+def inspect(
+    fn: Callable[..., Any],
+    *args: Any,
+    backend: str | Callable[..., Any] = "lab",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    stack: Literal["both"],
+    **kwargs: Any,
+) -> Both: ...
+def inspect(
+    fn: Callable[..., Any],
+    *args: Any,
+    backend: str | Callable[..., Any] = "lab",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    stack: str = "lab",
+    **kwargs: Any,
+) -> Trace | Both:
+    """Compiles one call of ``fn``, makes it, and gives the trace of every step.
+
+    stack: "lab", this compiler; "torch", the real ``torch.compile`` (``record_torch``); "both", one after the other, as ``Both``: the call is then made
+    twice, once with each. backend: a name of ours, which for torch stands for its own ("lab": "inductor"). Raises ``UnknownOption`` for another stack.
+    """
     from .observe.trace import Trace
 
-    trace = Trace(getattr(fn, "__qualname__", type(fn).__name__))
-    compile(fn, backend=backend, fullgraph=fullgraph, observe=trace.append)(*args, **kwargs)
-    return trace
+    if stack not in STACKS:
+        raise UnknownOption(f"stack={stack!r}", hint=f"one of: {', '.join(STACKS)}")
+    traces: dict[str, Trace] = {}
+    if stack != "torch":
+        trace = traces["lab"] = Trace(getattr(fn, "__qualname__", type(fn).__name__))
+        compile(fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, observe=trace.append)(*args, **kwargs)
+    if stack != "lab":
+        from .observe.torch_reference import record_torch
+
+        traces["torch"] = record_torch(fn, *args, backend=backend, fullgraph=fullgraph, dynamic=dynamic, **kwargs)
+    if len(traces) == 1:
+        return traces[stack]
+    from .observe.compare_data import Both
+
+    return Both(**traces)
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:

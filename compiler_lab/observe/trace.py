@@ -190,6 +190,13 @@ class Trace:
             raise InvalidIR(f"{Path(path).name} is not a trace", hint="open a file written by Trace.save or --json")
         return Trace.from_json(data)
 
+    @staticmethod
+    def from_torch_trace(path: str | os.PathLike[str]) -> Trace:
+        """The trace of a job that ran with ``TORCH_TRACE`` set: see ``torch_trace.open_torch_trace``."""
+        from .torch_trace import open_torch_trace
+
+        return open_torch_trace(path)
+
 
 def source_files(items: Iterable[Item]) -> dict[str, list[str]]:
     """file name -> its lines, for each of the user's files that an item points to; files without source are left out."""

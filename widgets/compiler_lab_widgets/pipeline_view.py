@@ -22,9 +22,9 @@ from . import words
 from .frame import count, esc, frame, heading, highlight, ident_of, more, seconds
 from .memory_chart import memory_chart
 
-LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "call": CppLexer, "wrapper": PythonLexer}
+LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "call": CppLexer, "wrapper": PythonLexer, "triton": PythonLexer}
 NODE = re.compile(r"^(\w+)(: .*?)? = ([\w.]+)(.*)$", re.DOTALL)
-FOLDED = ("guard", "call", "wrapper", "instruction")
+FOLDED = ("guard", "call", "wrapper", "instruction", "replacement")
 LONG = 24  # sections of these kinds that have more lines are folded
 
 Item = Mapping[str, Any]

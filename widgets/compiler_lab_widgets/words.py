@@ -13,6 +13,7 @@ from typing import Any
 
 SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "instruction": "Bytecode",
+    "replacement": "The bytecode that replaced it",
     "placeholder": "Graph",
     "get_attr": "Graph",
     "call_function": "Graph",
@@ -23,6 +24,7 @@ SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "break": "Graph breaks",
     "kernel": "Kernels",
     "line": "C++ source",
+    "triton": "Triton source",
     "call": "The wrapper that calls the kernels, in C",
     "wrapper": "The same calls in Python",
     "assembly": "Assembly",
@@ -33,6 +35,7 @@ TYPES: dict[str, str] = {  # type of an artifact -> the section of items of any 
     "LoopProgram": "Loops and library calls",
     "Schedule": "Kernels, library calls and what they hold",
     "GuardTree": "Guard tree",
+    "Phases": "Phases, each inside the one above it",
 }
 EXPLANATIONS: dict[str, str] = {
     "capture": "The frame's bytecode was run symbolically: tensor operations became nodes, everything else was done once. Guards say when this may be reused.",
@@ -43,14 +46,16 @@ EXPLANATIONS: dict[str, str] = {
     "simplify views": "Views of views became one, views that change nothing are gone.",
     "eliminate common subexpressions": "The same operator on the same operands is computed once.",
     "partition": "The joint graph is cut in two. What crosses the cut is kept in memory until the backward; the rest is recomputed.",
+    "post grad passes": "Inductor's own passes on one half: patterns are replaced, what does nothing is gone.",
     "lower": "Every operator is a loop over an index, or a call of a library. Views cost nothing: they are strides.",
     "schedule": "Loops that share data became one kernel, if nothing spoke against it; each pair has its reason.",
     "plan memory": "Buffers that never live at the same time share one place.",
     "generate": "One C++ function for each kernel, and one that calls them in order, in C and again in Python.",
     "build": "What the C++ compiler made of it. Where one line of C++ became many instructions, each knows its line.",
     "guard": "The guards as a tree over the values they look at: the compiled code runs only while all of them hold.",
+    "phases": "What torch.compile was doing, as it times itself.",
 }
-PHASES: dict[str, str] = {"capture": "Capture", "guard": "Capture", "forward": "Forward kernels", "backward": "Backward kernels"}
+PHASES: dict[str, str] = {"capture": "Capture", "guard": "Capture", "phases": "Time", "forward": "Forward kernels", "backward": "Backward kernels"}
 LOST: dict[str, str] = {
     "python": "no tensor operation: Python did it once, while capturing",
     "half": "nothing of it is needed in this half",
