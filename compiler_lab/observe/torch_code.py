@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..core.artifact import Item
 from ..core.provenance import Stack
@@ -91,12 +90,13 @@ def read_code(text: str) -> OutputCode:
 def code_items(code: OutputCode, stage: str, origins: Origins, ids: Callable[[Sequence[str], str], tuple[str, ...]]) -> tuple[Item, ...]:
     """``ids(nodes, name)``: the ids behind the graph nodes that the kernel or library function ``name`` computes."""
     lines = code.text.split("\n")
-    arguments = {n: _arguments(lines, k) for k in code.kernels for n in [k.name]}
+    arguments = {k.name: _arguments(lines, k) for k in code.kernels}
     found: list[Item] = []
     for k in code.kernels:
         nodes, stack = origins.of(k.name)
         facts = {"nodes": list(nodes), "first": k.first, "last": k.last, "language": "Triton" if k.line == "triton" else "C++"}
-        found.append(Item(f"{stage}/{k.name}", "kernel", f"{k.name}({', '.join(arguments[k.name])})", ids(nodes, k.name), stack, facts))
+        parents = ids(nodes, k.name)  # a kernel of several lines has those of its parents, not the first alone
+        found.append(Item(f"{stage}/{k.name}", "kernel", f"{k.name}({', '.join(arguments[k.name])})", parents, () if parents else stack, facts))
     owner = {n: k for k in code.kernels for n in range(k.first + 1, k.last)}
     calls = dict(code.calls)
     handle, named = "", list[str]()
@@ -136,7 +136,3 @@ def program_parts(code: OutputCode, stage: str, generated: str) -> tuple[tuple[I
     items = tuple(Item(f"{stage}/{k.name}", "kernel", f"{k.name}: {k.language}", (f"{generated}/{k.name}",), (), {"nodes": []}) for k in code.kernels)
     lines = [f"{stage}: {len(code.kernels)} kernels, {len(externs)} extern calls", *(f"  {i.text}" for i in items), *(f"  {name}" for name in externs)]
     return items, "\n".join(lines)
-
-
-def counts(code: OutputCode) -> dict[str, Any]:
-    return {"kernels": len(code.kernels), "extern calls": sum(not any(k.name == name for k in code.kernels) for _, name in code.calls)}

@@ -103,10 +103,19 @@ def read_break(text: str) -> dict[str, Any]:
     first = re.search(r"^(?:Graph Break )?Reason: (.*)$", head, re.MULTILINE) or re.search(r"Graph Break Reason: (.*)", head)
     place = re.search(r"Graph break in user code at (.*):(\d+)", head)
     stack = read_stack(trace) or ((Location(place[1], int(place[2])),) if place else ())
-    field = lambda name: [re.sub(r"\s+", " ", m).strip() for m in re.findall(rf"^\s*{name}: (.*?)(?=^\s*(?:Hint|Explanation|Developer debug context):|\n\s*\n|\Z)", head, re.M | re.S)]
+    field = lambda name: [
+        re.sub(r"\s+", " ", m).strip()
+        for m in re.findall(rf"^\s*{name}: (.*?)(?=^\s*(?:Hint|Explanation|Developer debug context):|\n\s*\n|\Z)", head, re.M | re.S)
+    ]
     reason = first[1].strip() if first else next((line for line in head.strip().split("\n") if line), "")
     context = [c for c in field("Developer debug context") if c]
-    return {"reason": reason, "what": " ".join(field("Explanation")) or reason, "hints": field("Hint"), "context": context[0] if context else "", "stack": stack}
+    return {
+        "reason": reason,
+        "what": " ".join(field("Explanation")) or reason,
+        "hints": field("Hint"),
+        "context": context[0] if context else "",
+        "stack": stack,
+    }
 
 
 def break_parts(text: str, name: str, number: int) -> tuple[Item, Decision]:

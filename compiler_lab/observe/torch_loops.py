@@ -193,10 +193,9 @@ def group_items(nodes: Sequence[Node], stage: str, loops: str) -> tuple[Item, ..
         names = {leaf.name for leaf in leaves}
         writes = {b: leaf for leaf in leaves for b in leaf.writes}
         internal = sorted(b for b, leaf in writes.items() if leaf.users() and leaf.users() <= names)
-        facts = {
-            "shape": "extern" if node.kind == "extern" else node.type, "internal": internal, "reads": sorted({r for leaf in leaves for r in leaf.reads} - set(writes)),
-            "writes": sorted(set(writes) - set(internal)),
-        }  # fmt: skip
+        reads = sorted({r for leaf in leaves for r in leaf.reads} - set(writes))
+        shape = "extern" if node.kind == "extern" else node.type
+        facts = {"shape": shape, "internal": internal, "reads": reads, "writes": sorted(set(writes) - set(internal))}
         kind = node.kind if not node.members else "fused"
         head = f"{node.name} = {leaves[0].library}" if kind == "extern" else f"{node.name} = {node.type} of {', '.join(leaf.name for leaf in leaves)}"
         found.append(Item(where, kind, head, tuple(f"{loops}/{leaf.name}" for leaf in leaves), (), facts))

@@ -12,12 +12,13 @@ import contextlib
 import dis
 import logging
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 import torch
+from torch._guards import CompileContext
 
 from ..core.errors import Unsupported
 from .torch_log import Log, Record, record_of
@@ -72,7 +73,7 @@ class _Printed(logging.Handler):
         if self.kind == FUSION and not self._is_wanted(record):
             return
         text = record.getMessage()
-        found = torch._guards.CompileContext.current_compile_id()
+        found = CompileContext.current_compile_id()
         self.recording.made.append(Record(self.kind, None, text.partition("\n")[2] if self.kind in FIRST_LINE else text, str(found or "")))
 
     @staticmethod
@@ -80,7 +81,8 @@ class _Printed(logging.Handler):
         """A pair that was fused or not, or a candidate that has not been fused yet: it names the graph nodes it computes."""
         if not isinstance(record.msg, str):
             return True
-        return record.msg.startswith("fusing ") or (record.msg == "  %s" and str(record.args[0] if record.args else "").startswith(("SchedulerNode", "Extern")))
+        listed = record.msg == "  %s" and record.getMessage().startswith(("  SchedulerNode", "  Extern"))
+        return listed or record.msg.startswith("fusing ")
 
 
 @contextlib.contextmanager
@@ -92,7 +94,7 @@ def torch_recording(trace: Trace, *, backward: bool = True) -> Generator[TorchRe
     import torch._dynamo.convert_frame as convert_frame
     import torch._functorch.config
     import torch._inductor.config
-    import torch._inductor.scheduler  # brings the loggers with their levels
+    import torch._inductor.scheduler  # pyright: ignore[reportUnusedImport] - brings the loggers with their levels
 
     log = logging.getLogger(LOG)
     if any(isinstance(h, _Structured) for h in log.handlers):
@@ -113,7 +115,7 @@ def torch_recording(trace: Trace, *, backward: bool = True) -> Generator[TorchRe
 
 
 @contextlib.contextmanager
-def _listening(name: str, handler: logging.Handler, level: int) -> Iterator[None]:
+def _listening(name: str, handler: logging.Handler, level: int) -> Generator[None]:
     """``handler`` hears the logger; where it was off, nobody else does."""
     logger = logging.getLogger(name)
     before, propagate = logger.level, logger.propagate
@@ -129,10 +131,10 @@ def _listening(name: str, handler: logging.Handler, level: int) -> Iterator[None
         logger.propagate = propagate
 
 
-def _bytecode_hook(recording: TorchRecording) -> Callable[[CodeType, CodeType], None]:
-    def hook(old: CodeType, new: CodeType) -> None:
-        data = {"file": old.co_filename, "name": old.co_name, "before": _rows(old), "after": _rows(new)}
-        recording.made.append(Record(BYTECODE, data, "", str(torch._guards.CompileContext.current_compile_id() or "")))
+def _bytecode_hook(recording: TorchRecording) -> Any:
+    def hook(code: CodeType, new_code: CodeType) -> None:
+        data = {"file": code.co_filename, "name": code.co_name, "before": _rows(code), "after": _rows(new_code)}
+        recording.made.append(Record(BYTECODE, data, "", str(CompileContext.current_compile_id() or "")))
 
     return hook
 

@@ -189,7 +189,9 @@ class _Compile:
             Decision("guard", (g.id.rpartition("/")[2],), "installed", str(g.facts["kind"]), {"text": g.text, "why": str(g.facts["why"])}) for g in guards
         ]
         decisions += [decision for _, decision in breaks]
-        decisions += [Decision("recompile", (name,), "compiled again", reason.partition(": ")[2], {"entry": reason.partition(":")[0]}) for reason in self.recompiles]
+        decisions += [
+            Decision("recompile", (name,), "compiled again", reason.partition(": ")[2], {"entry": reason.partition(":")[0]}) for reason in self.recompiles
+        ]
         parts = [f"bytecode of {name}:", *(i.text for i in old)] if old else []
         parts += ["", "replaced by:", *(i.text for i in new)] if new else []
         parts += ["", "guards:", *(f"  {g.text}" for g in guards)] if guards else []
@@ -245,14 +247,24 @@ class _Compile:
             kept = graph.by_name
             graph = self.graph(text, f"aot.{part}", lambda name: kept[name].parents if name in kept else ())
             before = add(
-                "post grad passes", before, RecordedArtifact("GraphArtifact", f"aot.{part}", graph.text(), graph.items), half.clock.total(*PHASES["post grad"]), part
+                "post grad passes",
+                before,
+                RecordedArtifact("GraphArtifact", f"aot.{part}", graph.text(), graph.items),
+                half.clock.total(*PHASES["post grad"]),
+                part,
             )
         loops, groups = torch_loops.read_nodes(half.before), torch_loops.read_nodes(half.after)
         origins = torch_loops.read_origins(half.fusion)
         links = _Links(part, graph, origins, loops, groups, half)
         if loops:
             items = torch_loops.loop_items(loops, f"lowering.{part}", links.op_parents())
-            before = add("lower", before, RecordedArtifact("LoopProgram", f"lowering.{part}", torch_loops.loop_text(items), items), half.clock.total(*PHASES["lower"]), part)
+            before = add(
+                "lower",
+                before,
+                RecordedArtifact("LoopProgram", f"lowering.{part}", torch_loops.loop_text(items), items),
+                half.clock.total(*PHASES["lower"]),
+                part,
+            )
         if groups:
             items = torch_loops.group_items(groups, f"scheduling.{part}", f"lowering.{part}")
             why = torch_loops.fusion_decisions(half.fusion, groups, f"lowering.{part}")
@@ -352,7 +364,9 @@ def _partition(joint: PrintedGraph, graphs: Mapping[str, PrintedGraph]) -> Recor
         computed = {n for n, i in forward.by_name.items() if i.kind not in ("placeholder", "output")}
         again = {n: size(i) for n, i in backward.by_name.items() if n in computed and i.kind not in ("placeholder", "output")}
         for outcome, found in (("saved", saved), ("recomputed", again)):
-            decisions += [Decision("save", (f"aot.joint/{n}",), outcome, CHOSEN, {} if b is None else {"bytes": b}) for n, b in found.items() if n in joint.by_name]
+            decisions += [
+                Decision("save", (f"aot.joint/{n}",), outcome, CHOSEN, {} if b is None else {"bytes": b}) for n, b in found.items() if n in joint.by_name
+            ]
     listed = lambda names: ", ".join(n if b is None else f"{n} ({b} bytes)" for n, b in names.items()) or "nothing"
     lines = ["forward:", *("  " + line for line in forward.text().split("\n"))]
     if backward is not None:
