@@ -26,7 +26,8 @@ test: env lint types node tests notebooks
 
 env: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# JupyterLab's extension is installed as a copy: a change of it installs again
+$(VENV)/.installed: pyproject.toml constraints.txt $(shell find widgets/labextension -type f)
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or 3.12 was found. Install one, or say: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[lab,test]"

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 def recording(observe: Observer) -> Generator[Recording]:
     """Every compile that happens inside the block and has no observer of its own is recorded by ``observe``."""
     record = Recording(observe)
+    _remember(observe, keep=True)
     token = _recording.set(record)
     try:
         yield record
@@ -61,14 +63,38 @@ def recording(observe: Observer) -> Generator[Recording]:
 
 
 class Session:
-    """What ``stats()`` and ``reset()`` speak of: counts since the last reset, and every compiled function that is alive."""
+    """What ``stats()`` and ``reset()`` speak of: counts since the last reset, and every compiled function that is alive.
+
+    traces: number -> trace that was told of compiles, while it is alive; recorded: the last ones that recordings filled. A trace holds the functions
+    and modules that it shows, so few are kept, until ``reset()``."""
 
     def __init__(self) -> None:
         self.stats, self.kept = Stats(), Counts()
         self.compiled: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
+        self.traces: weakref.WeakValueDictionary[int, Trace] = weakref.WeakValueDictionary()
+        self.numbers = itertools.count(1)
+        self.recorded: deque[Trace] = deque(maxlen=3)
 
 
 _session = Session()
+
+
+def _remember(observe: Observer | None, keep: bool = False) -> None:
+    """A trace whose ``append`` observes is in ``traces()`` from now on."""
+    if (owner := getattr(observe, "__self__", None)) is None:
+        return
+    from .observe.trace import Trace
+
+    if isinstance(owner, Trace):
+        if not any(t is owner for t in _session.traces.values()):
+            _session.traces[next(_session.numbers)] = owner
+        if keep:
+            _session.recorded.append(owner)
+
+
+def traces() -> dict[int, Trace]:
+    """number -> trace, of every trace that is alive and has steps, oldest first; what ``%%compile_inspect`` recorded last is among them."""
+    return {number: trace for number, trace in sorted(_session.traces.items()) if trace.steps}
 
 
 def compile(
@@ -105,6 +131,7 @@ def compile(
         return fn
     if (record := _recording.get()) is not None:
         record.compiled = True
+    _remember(observe)
     one = functools.partial(_compile_one, find=find, settings=settings, fullgraph=fullgraph, observe=observe, dynamic=dynamic)
     return compile_module(fn, one) if isinstance(fn, torch.nn.Module) else one(fn).function
 
@@ -151,6 +178,7 @@ def reset() -> None:
         compiled.reset()
     _session.stats.clear()
     _session.kept.clear()
+    _session.recorded.clear()
 
 
 def stats() -> dict[str, Any]:

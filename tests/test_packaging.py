@@ -27,7 +27,7 @@ def _split(line: str) -> tuple[str, str]:
 
 def conda() -> dict[str, str]:
     text = (ROOT / "environment.yml").read_text().split("dependencies:")[1]
-    return dict(_split(m) for m in re.findall(r"^  - ([^:\n#]+)$", text, re.MULTILINE))
+    return dict(_split(m) for m in re.findall(r"^(?:  |      )- ([^-:\n#][^:\n#]*)$", text, re.MULTILINE))
 
 
 def test_conda_asks_for_what_pip_asks_for() -> None:
