@@ -54,12 +54,14 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 def recording(observe: Observer) -> Generator[Recording]:
     """Every compile that happens inside the block and has no observer of its own is recorded by ``observe``."""
     record = Recording(observe)
-    _remember(observe, keep=True)
+    trace = _remember(observe)
     token = _recording.set(record)
     try:
         yield record
     finally:
         _recording.reset(token)
+        if trace is not None and trace.steps:
+            _session.recorded.append(trace)
 
 
 class Session:
@@ -79,17 +81,17 @@ class Session:
 _session = Session()
 
 
-def _remember(observe: Observer | None, keep: bool = False) -> None:
-    """A trace whose ``append`` observes is in ``traces()`` from now on."""
+def _remember(observe: Observer | None) -> Trace | None:
+    """The trace whose ``append`` observes; it is in ``traces()`` from now on."""
     if (owner := getattr(observe, "__self__", None)) is None:
-        return
+        return None
     from .observe.trace import Trace
 
-    if isinstance(owner, Trace):
-        if not any(t is owner for t in _session.traces.values()):
-            _session.traces[next(_session.numbers)] = owner
-        if keep:
-            _session.recorded.append(owner)
+    if not isinstance(owner, Trace):
+        return None
+    if not any(t is owner for t in _session.traces.values()):
+        _session.traces[next(_session.numbers)] = owner
+    return owner
 
 
 def traces() -> dict[int, Trace]:

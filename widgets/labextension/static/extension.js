@@ -56,7 +56,7 @@ function start(world, palette, launchers, restorer) {
   app.commands.addCommand(SHOW, { label: "Show the Panel of compiler_lab", icon, execute: () => app.shell.activateById(panel.widget.id) });
   for (const command of [INSPECT, SHOW]) palette?.addItem({ command, category: "compiler_lab" });
   palette?.addItem({ command: FIRST, category: "compiler_lab", args: {} });
-  launchers?.add({ command: FIRST, category: "Notebook", rank: 90 });
+  launchers?.add({ command: FIRST, category: "Other", rank: 0 });
   const refresh = () => { app.commands.notifyCommandChanged(INSPECT); };
   notebooks.activeCellChanged.connect(refresh);
   notebooks.currentChanged.connect(() => { refresh(); void panel.compiles(); });
@@ -81,8 +81,8 @@ async function findLabs(app) {
   return [];
 }
 
-/** A file or folder as JupyterLab's server gives it; null where there is none. @param {any} app @param {string} path @param {any} [options] @returns {Promise<any>} */
-async function read(app, path, options = {}) {
+/** A file or folder as JupyterLab's server gives it; null where there is none. @param {any} app @param {string} path @param {any} [options] without "content" the server gives none @returns {Promise<any>} */
+async function read(app, path, options = { content: true }) {
   try {
     return await app.serviceManager.contents.get(path, options);
   } catch {
@@ -200,14 +200,14 @@ async function fillLabs(app, list, note) {
   note.textContent = labs.length ? "" : NO_LABS;
   note.hidden = labs.length > 0;
   const folder = labs.length ? labs[0].path.split("/").slice(0, -1).join("/") : "";
-  const file = labs.length && (await read(app, folder, { type: "directory" }))?.content.some((/** @type {any} */ e) => e.name === "progress.json")
-    ? await read(app, `${folder && `${folder}/`}progress.json`, { format: "text", type: "file" }) : null;
+  const file = labs.length && (await read(app, folder, { type: "directory", content: true }))?.content.some((/** @type {any} */ e) => e.name === "progress.json")
+    ? await read(app, `${folder && `${folder}/`}progress.json`, { format: "text", type: "file", content: true }) : null;
   const progress = parsed(file?.content);
   const draw = () => fill(list, labs.map((lab) => ({
     title: `Open lab ${lab.number}`, onclick: () => void app.commands.execute("docmanager:open", { path: lab.path }), parts: labParts(lab, progress),
   })));
   draw();
-  for (const lab of labs) lab.title = headingOf((await read(app, lab.path, { content: true }))?.content) || lab.title;
+  for (const lab of labs) lab.title = headingOf((await read(app, lab.path))?.content) || lab.title;
   draw();
 }
 
