@@ -36,4 +36,5 @@ EQUIVALENT: Mapping[tuple[str, str, str], str] = {
         "mod, c = Mod(atom.index, atom.by), total.get(atom, 1)",
     ): "The atom is one of those of the total: the default is never taken.",
     ("lowering/index.py", "if same(by, 1):", "if False:"): "A shortcut: every coefficient is a multiple of 1, so the rest is 0 without it, too.",
+    ("lowering/index.py", "if c < 0:", "if c < 1:"): "No term has the coefficient 0.",
 }

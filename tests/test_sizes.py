@@ -353,3 +353,19 @@ def test_a_size_that_inputs_show_in_a_sum_is_told_from_the_others() -> None:
         found[1].read([torch.empty(5, 21)], values)
     with pytest.raises(Unsupported, match="no input shows the size s0"):
         sources([], symbols_in([a]))
+
+
+def written_in_the_middle(x: Tensor) -> tuple[Tensor, Tensor]:
+    x[1:-1, :].mul_(3)
+    y = x.transpose(0, 1)
+    return y.tensor_split(2, 1)[1], y
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape"), [(lambda x: x + x[2::3], (4,)), (written_in_the_middle, (4, 40))], ids=["a slice of one is repeated", "a loop over nothing"]
+)
+def test_sizes_that_come_out_as_one_or_nothing(fn: Callable[[Tensor], Any], shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    again = x.clone()
+    torch.testing.assert_close(compiler_lab.compile(fn, fullgraph=True, dynamic=True, options={"check": True})(x), fn(again))
+    torch.testing.assert_close(x, again)

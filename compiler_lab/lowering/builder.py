@@ -39,7 +39,7 @@ def whole(spec: BufferSpec) -> TensorView:
 def broadcast(view: TensorView, size: Sequence[int]) -> TensorView:
     """``view`` expanded to ``size``: stride 0 where it repeats. Raises ``InvalidIR`` where it does not expand to it."""
     lead = len(size) - len(view.size)
-    if any(n != m and not same(n, 1) for n, m in zip(view.size, size[lead:], strict=True)):
+    if any(n != m and n != 1 for n, m in zip(view.size, size[lead:], strict=True)):
         raise InvalidIR(f"a view of {view.buffer} of size {list(view.size)} does not expand to {list(size)}")
     stride = [0] * lead + [s if n == m else 0 for n, s, m in zip(view.size, view.stride, size[lead:], strict=True)]
     return TensorView(view.buffer, tuple(size), tuple(stride), view.offset, view.dtype)

@@ -283,6 +283,8 @@ def _index_at(index: Index, numbers: Mapping[str, int]) -> Index:
             new = Index.of(at(atom, numbers))
         else:
             inside, by = _index_at(atom.index, numbers), at(atom.by, numbers)
+            if not by:  # a loop over nothing: no point of it is ever computed
+                continue
             new = inside // by if isinstance(atom, Div) else inside % by
         result = result + new * at(c, numbers)
     return result
