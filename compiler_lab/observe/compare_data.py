@@ -27,7 +27,8 @@ Count = tuple[str, str]  # (what, unit): the unit is "" for a number of things, 
 
 @dataclass(frozen=True)
 class Stage:
-    """``steps``: the last of these in a trace is what is compared; seconds are of all. ``halves``: forward and backward are apart."""
+    """``steps``: the last of these in a trace is what is compared; seconds are of all. ``halves``: forward and backward are apart. ``pairs``: lines that
+    do not correspond but stand at the same place share a row."""
 
     name: str
     title: str
@@ -36,6 +37,7 @@ class Stage:
     lines: Callable[[Artifact], list[Item]]
     key: Callable[[Item], str]
     halves: bool = False
+    pairs: bool = True
 
 
 def compare_data(trace: Trace, other: Trace | None = None) -> dict[str, Plain]:
@@ -82,15 +84,19 @@ def _stage(stage: Stage, part: str, place: int, chosen: Sequence[Sequence[Step]]
     counts: list[dict[str, Plain]] = [{"what": w, "unit": u, "values": [None if c is None else c.get((w, u), 0) for c in counted]} for w, u in what]
     counts.append({"what": "seconds", "unit": "seconds", "values": [sum(s.seconds for s in side) if side else None for side in steps]})
     lines = [[] if a is None else stage.lines(a) for a in last]
-    rows = list(_rows(lines[0], lines[1], stage.key))
+    rows = list(_rows(lines[0], lines[1], stage))
     head = {"name": stage.name, "title": stage.title, "part": part, "graph": place, "present": [a is not None for a in last]}
     return [{**head, "counts": counts, "rows": rows[:LIMIT], "same": sum(bool(r["same"]) for r in rows), "left_out": max(len(rows) - LIMIT, 0)}]
 
 
-def _rows(left: Sequence[Item], right: Sequence[Item], key: Callable[[Item], str]) -> Iterable[dict[str, Plain]]:
-    keys = [list(map(key, side)) for side in (left, right)]
+def _rows(left: Sequence[Item], right: Sequence[Item], stage: Stage) -> Iterable[dict[str, Plain]]:
+    keys = [list(map(stage.key, side)) for side in (left, right)]
     blocks = difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes() if max(map(len, keys)) <= 4000 else _in_order(*keys)
     for tag, a, b, c, d in blocks:
+        if tag == "replace" and not stage.pairs:
+            yield from ({"left": _line(i), "right": None, "same": False} for i in left[a:b])
+            yield from ({"left": None, "right": _line(i), "same": False} for i in right[c:d])
+            continue
         for k in range(max(b - a, d - c)):
             one = _line(left[a + k]) if a + k < b else None
             two = _line(right[c + k]) if c + k < d else None
@@ -272,7 +278,7 @@ def _text(i: Item) -> str:
 JOINT = ("joint", "functionalize", "eliminate dead code", "decompose", "simplify views", "eliminate common subexpressions")
 STAGES: tuple[Stage, ...] = (
     Stage("capture", "Capture", ("capture",), _capture, _of_graph, _operator),
-    Stage("guard", "Guards", ("guard",), _guard, _of_guards, _looked_at),
+    Stage("guard", "Guards", ("guard",), _guard, _of_guards, _looked_at, pairs=False),
     Stage("joint", "Joint graph", JOINT, _nodes, _of_graph, _operator),
     Stage("partition", "Partition", ("partition",), _partition, _of_graph, _operator),
     Stage("lower", "Loops before fusion", ("lower",), _lower, _of_loops, _loop, halves=True),

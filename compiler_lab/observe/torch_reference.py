@@ -107,19 +107,17 @@ def torch_recording(trace: Trace, *, backward: bool = True) -> Generator[TorchRe
         for name, kind in LOGGERS.items():
             stack.enter_context(_listening(name, _Printed(recording, kind), logging.DEBUG if kind == FUSION else logging.INFO))
         stack.callback(convert_frame.register_bytecode_hook(_bytecode_hook(recording)).remove)
-        handler = _Structured(recording)
-        log.addHandler(handler)
-        stack.callback(log.removeHandler, handler)
+        stack.enter_context(_listening(LOG, _Structured(recording), logging.DEBUG))
         trace._environment = trace.environment | {"stack": "torch.compile"}
         yield recording
 
 
 @contextlib.contextmanager
 def _listening(name: str, handler: logging.Handler, level: int) -> Generator[None]:
-    """``handler`` hears the logger; where it was off, nobody else does."""
+    """``handler`` hears the logger; where nobody else was to hear it, nobody does."""
     logger = logging.getLogger(name)
     before, propagate = logger.level, logger.propagate
-    if not logger.isEnabledFor(level):
+    if name == LOG or not logger.isEnabledFor(level):
         logger.propagate = False
     logger.setLevel(level)
     logger.addHandler(handler)
