@@ -136,9 +136,9 @@ def recorded(texts: list[str], title: str = "t") -> Trace:
 
 def test_what_is_left_out_is_counted_and_text_is_escaped() -> None:
     evil = "<script>alert(1)</script>"
-    data = compare_data(recorded([f"op{k}()" for k in range(compare.LIMIT + 20)], evil), recorded([evil]))
+    data = compare_data(recorded([f"op{k}()" for k in range(compare.LIMITS[0] + 20)], evil), recorded([evil]))
     (stage,) = data["stages"]
-    assert len(stage["rows"]) == compare.LIMIT and stage["left_out"] == 20 and "the first 300 are shown" in render(data)
+    assert len(stage["rows"]) == compare.LIMITS[0] and stage["left_out"] == 20 and "the first 300 are shown" in render(data)
     assert evil not in render(data).replace("<script type", "") and "&lt;script&gt;alert" in render(data)
     long = [f"op{k}()" for k in range(4100)]
     (stage,) = compare_data(recorded(long), recorded([*long[:5], "other()", *long[6:]]))["stages"]

@@ -156,6 +156,7 @@ def test_breaks_and_recompiles_say_why() -> None:
 def test_everything_is_put_back_also_after_an_error() -> None:
     import torch._inductor.scheduler  # pyright: ignore[reportUnusedImport] - the loggers exist
 
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))  # torch's own handler takes itself off at the first compile
     before, trace = state(), Trace()
     with pytest.raises(ZeroDivisionError), torch_recording(trace):
         torch.compile(afresh(grown), backend="eager")(torch.randn(3))

@@ -19,7 +19,7 @@ from ..core.report import Report
 from .trace import Step, Trace
 from .view import View, view
 
-LIMIT = 300  # rows of one stage; the rest is counted and said
+LIMITS, ROWS = (300, 200, 100, 50, 25), 2000  # rows of one stage: the most that keep all stages together below ROWS; the rest is counted and said
 COMPUTES = ("call_function", "call_method", "call_module")
 CODE = ("line", "triton")
 Count = tuple[str, str]  # (what, unit): the unit is "" for a number of things, else "bytes" or "seconds"
@@ -63,6 +63,10 @@ def compare_data(trace: Trace, other: Trace | None = None) -> dict[str, Plain]:
             for stage in STAGES:
                 if stage.halves == bool(part):
                     stages += _stage(stage, part, place, chosen)
+    limit = next((n for n in LIMITS if sum(min(len(s["rows"]), n) for s in stages) <= ROWS), LIMITS[-1])
+    for one in stages:
+        one["left_out"] = max(len(one["rows"]) - limit, 0)
+        one["rows"] = one["rows"][:limit]
     totals = _totals(stages)
     same = names == ("lab", "torch")
     return {"title": f"{trace.title}: {names[0]} against {names[1]}", "sides": sides, "stages": stages, "totals": totals, "lab_and_torch": same}
@@ -86,7 +90,7 @@ def _stage(stage: Stage, part: str, place: int, chosen: Sequence[Sequence[Step]]
     lines = [[] if a is None else stage.lines(a) for a in last]
     rows = list(_rows(lines[0], lines[1], stage))
     head = {"name": stage.name, "title": stage.title, "part": part, "graph": place, "present": [a is not None for a in last]}
-    return [{**head, "counts": counts, "rows": rows[:LIMIT], "same": sum(bool(r["same"]) for r in rows), "left_out": max(len(rows) - LIMIT, 0)}]
+    return [{**head, "counts": counts, "rows": rows, "same": sum(bool(r["same"]) for r in rows)}]
 
 
 def _rows(left: Sequence[Item], right: Sequence[Item], stage: Stage) -> Iterable[dict[str, Plain]]:

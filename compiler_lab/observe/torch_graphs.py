@@ -26,6 +26,7 @@ ARGUMENT = re.compile(r'(\w+)\s*:\s*"([^"]*)"')
 VALUE = re.compile(r"^(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(.*)$")
 DELETED = re.compile(r";\s+[\w\s=]*= None$")
 WORD = re.compile(r"(?<![\w.'\"])([A-Za-z_]\w*)(?!\s*=(?!=)|\w|['\"])")
+STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 CALL = re.compile(r"^([A-Za-z_][\w.]*)\((.*)\)$", re.DOTALL)
 BINARY = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "@": operator.matmul, "%": operator.mod,
@@ -101,7 +102,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         if not depth and bare.startswith("#"):
             yield len(line) - len(line.lstrip()), bare
             continue
-        bare = re.sub(r"(^|\s+)#\s.*$", "", bare)
+        bare = re.sub(r"(^|\s+)#\s.*$", "", bare) if "#" in bare else bare
         if not depth:
             whole, indent = bare, len(line) - len(line.lstrip())
         else:
@@ -114,8 +115,8 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 def _depth(text: str) -> int:
     """Open brackets outside strings."""
-    bare = re.sub(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", "", text)
-    return sum(c in "([{" for c in bare) - sum(c in ")]}" for c in bare)
+    bare = STRING.sub("", text) if "'" in text or '"' in text else text
+    return sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
 
 
 def _signature(reading: _Reading, statement: str) -> None:
@@ -207,7 +208,7 @@ def _add(reading: _Reading, name: str, kind: str, text: str, facts: dict[str, An
 
 
 def _inputs(reading: _Reading, said: str) -> list[str]:
-    bare = re.sub(r"'(?:[^'\\]|\\.)*'", "''", said)
+    bare = STRING.sub("''", said) if "'" in said or '"' in said else said
     return list(dict.fromkeys(reading.known[w] for w in WORD.findall(bare) if w in reading.known))
 
 
@@ -215,6 +216,7 @@ def _single(inside: str) -> bool:
     return bool(inside) and "," not in inside
 
 
+@functools.lru_cache(4096)
 def describe(value: str) -> str:
     """``f32[4, 8]`` of ``f32[4, 8][8, 1]cpu``, with strides where it does not lie in order."""
     found = VALUE.match(value)
@@ -244,8 +246,12 @@ def _numbers(text: str) -> list[int] | None:
 
 
 def _facts(value: str) -> dict[str, Any]:
-    if not value:
-        return {}
+    return dict(_known(value)) if value else {}
+
+
+@functools.lru_cache(4096)
+def _known(value: str) -> tuple[tuple[str, Any], ...]:
+    """What an annotation says of a value: a graph has few different ones."""
     found = VALUE.match(value)
     facts: dict[str, Any] = {"value": describe(value)}
     if found is not None:
@@ -253,4 +259,4 @@ def _facts(value: str) -> dict[str, Any]:
         sizes = _numbers(found[2])
         if sizes is not None and found[1] in SIZES:
             facts["bytes"] = math.prod(sizes) * SIZES[found[1]]
-    return facts
+    return tuple(facts.items())

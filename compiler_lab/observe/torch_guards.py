@@ -7,6 +7,7 @@ PyTorch's counterpart: ``torch/_dynamo/guards.py`` (``format_user_code`` and ``_
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -70,12 +71,21 @@ def _where(said: str, files: Collection[str]) -> tuple[str, str, Stack]:
     if found is None:
         return said.strip(), "", ()
     body, code, file, line, function = found.groups()
-    whole = [f for f in (*files, os.path.join(os.path.dirname(torch.__file__), file)) if f.endswith(file) and (f in files or os.path.exists(f))]
-    return body.strip(), code or "", (Location(whole[0] if len(whole) == 1 else file, int(line), function),)
+    return body.strip(), code or "", (Location(_whole(file, tuple(files)), int(line), function),)
+
+
+@functools.lru_cache(1024)
+def _whole(file: str, files: tuple[str, ...]) -> str:
+    """The one known file, or file of torch, whose name ends so; else ``file`` as it is."""
+    own = os.path.join(os.path.dirname(torch.__file__), file)
+    found = [f for f in files if f.endswith(file)] or [own] * os.path.exists(own)
+    return found[0] if len(found) == 1 else file
 
 
 def _plain(what: str) -> str:
     """Without addresses of objects, whose type stays, and without what is different in each process."""
+    if not any(map(str.isdigit, what)):
+        return what
     what = OBJECT.sub(lambda m: f"{m[1]})" + (f", {m[2] or m[3]}" if m[2] or m[3] else ""), what)
     what = re.sub(r"\b(__compiled_fn_\d+)_[0-9a-f_]{30,}\b", r"\1", what)
     what = re.sub(r"\b0x[0-9a-f]+\b", "...", what)

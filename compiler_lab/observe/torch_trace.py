@@ -8,6 +8,7 @@ PyTorch's counterpart: tlparse makes pages of the same logs.
 
 from __future__ import annotations
 
+import functools
 import json
 import linecache
 import os
@@ -154,7 +155,7 @@ class _Compile:
         inputs: dict[str, Artifact] = {}
         graphs: dict[str, PrintedGraph] = {}
         if traced := self.payload("aot_joint_graph", "aot_inference_graph"):
-            joint = self.graph(traced, "aot.joint", self.captured_parents(captured, traced))
+            joint = self.from_captured(captured, self.graph(traced, "aot.joint"))
             before: Artifact = add("joint", capture, RecordedArtifact("JointGraph", "aot.joint", joint.text(), joint.items), self.clock.total(*PHASES["joint"]))
             graphs = self.split(joint)
             cut = _partition(joint, graphs)
@@ -162,8 +163,8 @@ class _Compile:
             inputs = {part: RecordedArtifact("GraphArtifact", f"aot.{part}", g.text(), g.items) for part, g in graphs.items()}
         for half in self.halves:
             self.half_steps(half, graphs, inputs, capture, add)
-        if tree := self.payload("dynamo_cpp_guards_str"):
-            items, text = torch_guards.read_guards(tree, self.files)
+        items, text = self.guards
+        if items:
             subject = lambda i: i.parents or (i.id,)
             why = tuple(Decision("guard", subject(i), "accepted", "assumed", {"check": i.text}) for i in items if i.kind != "source")
             add("guard", capture, RecordedArtifact("GuardTree", torch_guards.TREE, text, items, why), self.clock.total(*PHASES["guard"]))
@@ -175,11 +176,15 @@ class _Compile:
     def files(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.names.values(), *(file for file, _ in self.code))))
 
+    @functools.cached_property
+    def guards(self) -> tuple[tuple[Item, ...], str]:
+        """(items, text) of the guard tree; asked for once the captured graph has named its files."""
+        return torch_guards.read_guards(self.payload("dynamo_cpp_guards_str"), self.files)
+
     def capture(self, graph: PrintedGraph) -> RecordedArtifact | None:
         """None where nothing was captured and nothing broke."""
         name, place = self.function
-        tree, _ = torch_guards.read_guards(self.payload("dynamo_cpp_guards_str"), self.files)
-        guards = torch_guards.guard_items(tree)
+        guards = torch_guards.guard_items(self.guards[0])
         breaks = [torch_guards.break_parts(text, name, n) for n, text in enumerate(self.breaks)]
         old, new = self.bytecode(name, place)
         items = (*old, *new, *guards, *(item for item, _ in breaks), *graph.items)
@@ -222,14 +227,14 @@ class _Compile:
         rows = [torch_guards.read_bytecode(self.payload(f"{name}_{which}_BYTECODE")) for which in ("ORIGINAL", "MODIFIED")]
         return torch_guards.instruction_items(rows[0], file, name), torch_guards.instruction_items(rows[1], file, name, "replacement")
 
-    def captured_parents(self, captured: PrintedGraph, traced: str) -> Callable[[str], tuple[str, ...]]:
-        """A traced node's parents: the captured nodes that provenance tracking names, inputs by position."""
+    def from_captured(self, captured: PrintedGraph, joint: PrintedGraph) -> PrintedGraph:
+        """A traced node's parents: the captured nodes that provenance tracking names; of inputs those at the same place."""
         to = {post: pre for half in self.halves for post, pre in half.to_captured.items()}
         inputs = [i.facts["name"] for i in captured.items if i.kind == "placeholder"]
-        primals = [str(i.facts["name"]) for i in read_graph(traced, "").items if i.kind == "placeholder" and not str(i.facts["name"]).startswith("tangents")]
+        primals = [n for n, i in joint.by_name.items() if i.kind == "placeholder" and not n.startswith("tangents")]
         if len(inputs) == len(primals):
             to |= {p: [n] for p, n in zip(primals, inputs, strict=True)}
-        return lambda name: tuple(f"frames/{n}" for n in to.get(name, ()) if n in captured.by_name)
+        return joint.with_parents(lambda name: tuple(f"frames/{n}" for n in to.get(name, ()) if n in captured.by_name))
 
     def split(self, joint: PrintedGraph) -> dict[str, PrintedGraph]:
         """Forward and backward; of an inference graph the forward alone."""
