@@ -293,6 +293,14 @@ def nll_loss_backward(grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | 
 # -- copies -------------------------------------------------------------------------------------------------------------------
 
 
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor | float) -> Any:
+    """One value at every index: torch's own row writes a copy in place, in one of its releases, where strides differ."""
+    if x.dim() == 0:
+        return NotImplemented
+    filled = value if isinstance(value, Tensor) else torch.scalar_tensor(value, dtype=x.dtype, device=x.device)
+    return aten.index_put.default(x, [*[None] * (dim % x.dim()), index], filled)
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     """One tensor several times over is a copy of an expanded view: it can be computed again with what it is made of, which a cat cannot."""
     x = tensors[0]
@@ -364,6 +372,8 @@ ROWS: dict[OpOverload, Callable[..., Any]] = {
     aten.nll_loss2d_forward.default: nll_loss,
     aten.nll_loss2d_backward.default: nll_loss_backward,
     aten.cat.default: cat,
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
     aten.zeros.default: fill_of(0),
     aten.ones.default: fill_of(1),
     aten.new_zeros.default: new_fill_of(0),
@@ -380,7 +390,7 @@ TORCH_ROWS: tuple[str, ...] = (
     "heaviside", "sinc", "deg2rad", "rad2deg", "special_entr", "special_xlog1py", "aminmax", "addr", "_safe_softmax", "rsub",
     "index_select", "trace", "isneginf", "isposinf", "pixel_shuffle", "pixel_unshuffle",
     "_euclidean_dist", "_fused_rms_norm_backward", "_weight_norm_interface", "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid_generator",
-    "block_diag", "channel_shuffle", "col2im", "diag_embed", "dist", "grid_sampler_2d", "hann_window", "im2col", "index_add", "index_copy", "index_fill",
+    "block_diag", "channel_shuffle", "col2im", "diag_embed", "dist", "grid_sampler_2d", "hann_window", "im2col", "index_add", "index_copy",
     "isin", "lcm", "linalg_cross", "linspace", "logspace", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
     "multilabel_margin_loss_forward", "mvlgamma", "nansum", "native_dropout_backward", "norm", "reflection_pad1d", "reflection_pad1d_backward",
     "reflection_pad2d", "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d",
