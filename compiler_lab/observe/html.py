@@ -191,7 +191,9 @@ def document(title: str, body: str) -> str:
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
     head = f"{meta}<title>{html.escape(title)}</title>"
     style = "margin:0;--clab-height:calc(100vh - 8.5em)"
-    return f'<!doctype html><html lang="en"><head>{head}</head><body style="{style}">{body}</body></html>\n'
+    unseen = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);margin:0"  # the view shows it; whoever hears the page starts here
+    main = f'<main><h1 style="{unseen}">{html.escape(title)}</h1>{body}</main>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body style="{style}">{main}</body></html>\n'
 
 
 def save_page(trace: Trace, path: str | os.PathLike[str]) -> None:

@@ -124,7 +124,7 @@ def _panel(stage: Stage, names: Sequence[str], ident: str, number: int, several:
     why = EXPLANATIONS.get(stage["name"], "") + (f" {APART[stage['name']]}" if apart and stage["name"] in APART else "")
     missing = "".join(f"<p><strong>{esc(names[k])} has not got this stage.</strong></p>" for k in (0, 1) if not stage["present"][k])
     rows = "".join(map(_row, stage["rows"]))
-    head = "".join(f'<th scope="col">{esc(n)}</th>' for n in (names[0], "", names[1]))
+    head = f'<th scope="col">{esc(names[0])}</th><td></td><th scope="col">{esc(names[1])}</th>'
     lines = (
         f'<table class="clab-two"><caption>{esc(_rows_said(stage))}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
         if rows else "<p>No lines are comparable here: the counts are.</p>"

@@ -89,7 +89,7 @@ def more(summary: str, markup: str, css: str = "") -> str:
 
 def table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table that scrolls by itself; cells are HTML. The twin of every picture."""
-    top = "".join(f'<th scope="col">{esc(h)}</th>' for h in head)
+    top = "".join(f'<th scope="col">{esc(h)}</th>' if h else "<td></td>" for h in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     markup = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="{esc(label)}">{markup}</div>'

@@ -47,9 +47,9 @@ export const duration = (seconds) => (seconds >= 0.995 ? `${seconds.toFixed(seco
 /** @param {Recorded} trace */
 export const facts = (trace) => `${some(trace.steps, "step")}, ${some(trace.graphs, "graph")}, ${duration(trace.seconds)}`;
 
-/** What stands above the list of compiles. @param {Listing | null} listing null: the kernel has not imported compiler_lab */
+/** What stands above the list of compiles. @param {Listing | null} listing null: the kernel has compiled nothing with compiler_lab */
 export function summary(listing) {
-  if (!listing) return "This kernel has not imported compiler_lab yet.";
+  if (!listing) return "This kernel has compiled nothing with compiler_lab yet. Inspect a cell, or put %%compile_inspect on its first line.";
   const counted = `${some(listing.stats.graphs, "graph")} compiled, ${some(listing.stats.breaks, "graph break")}.`;
   return listing.traces.length ? counted : `${counted} None was recorded: put %%compile_inspect on the first line of a cell.`;
 }
