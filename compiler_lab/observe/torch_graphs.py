@@ -23,6 +23,8 @@ FILE = re.compile(r"^# File: (.*):(\d+) in (.*?), code: (.*)$")
 CLASS = re.compile(r"^class (\S+?)\(.*\):$")
 ASSIGN = re.compile(r'^(\w+)(?:\s*:\s*"([^"]*)")?\s*=\s(.*)$', re.DOTALL)
 ARGUMENT = re.compile(r'(\w+)\s*:\s*"([^"]*)"')
+IN_PLACE = re.compile(r'^(\w+) (\S{1,3})= (.*?);\s+(\w+)(?:\s*:\s*"([^"]*)")? = \1(?:;|$)', re.DOTALL)
+STORED = re.compile(r"^(\w+)\[(.*)\] = (.*?);\s+(\w+) = \1(?:;|$)", re.DOTALL)
 VALUE = re.compile(r"^(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(.*)$")
 DELETED = re.compile(r";\s+[\w\s=]*= None$")
 WORD = re.compile(r"(?<![\w.'\"])([A-Za-z_]\w*)(?!\s*=(?!=)|\w|['\"])")
@@ -142,6 +144,17 @@ def _statement(reading: _Reading, statement: str) -> None:
         return _add(reading, "output", "output", f"return {said}", {"target": "output", "inputs": _inputs(reading, said)})
     if "fx_pytree.tree_flatten_spec" in statement:
         return
+    if found := IN_PLACE.match(statement):  # y += 2;  iadd = y
+        owner, sign, given, name, value = found.groups()
+        target = f"operator.i{BINARY[sign].__name__.rstrip('_')}"
+        typed = f": {describe(value)}" if value else ""
+        facts = {"target": target, "inputs": _inputs(reading, f"{owner}, {given}"), **_facts(value or "")}
+        return _add(reading, name, "call_function", f"{name}{typed} = {target}({owner}, {given})", facts)
+    if found := STORED.match(statement):  # x[0] = 1;  setitem = x
+        owner, place, given, name = found.groups()
+        target = "operator.setitem"
+        facts = {"target": target, "inputs": _inputs(reading, f"{owner}, {place}, {given}")}
+        return _add(reading, name, "call_function", f"{name} = {target}({owner}, {place}, {given})", facts)
     body = DELETED.sub("", statement)
     declared = ARGUMENT.findall(body) if re.fullmatch(r'(\w+\s*:\s*"[^"]*";?\s*)+', body) else []
     for name, value in declared:  # a joint graph names its inputs one by one
@@ -149,10 +162,9 @@ def _statement(reading: _Reading, statement: str) -> None:
     if declared:
         return
     found = ASSIGN.match(body)
-    if found is None:  # a write: x[0] = 1; setitem = x
-        names = re.findall(r";\s+(\w+) = ", statement)
-        name = names[0] if names else f"text_{len(reading.items)}"
-        return _add(reading, name, "call_function" if names else "text", f"{name} = {body}", {"target": "setitem", "inputs": _inputs(reading, body)})
+    if found is None:
+        name = f"text_{len(reading.items)}"
+        return _add(reading, name, "text", f"{name} = {body}", {"target": "", "inputs": _inputs(reading, body)})
     name, value, said = found[1], found[2] or "", found[3].strip()
     if said in reading.aliases:
         return _placeholder(reading, name, reading.aliases.pop(said))
