@@ -183,7 +183,8 @@ class GraphArtifact(Artifact):
     def items(self) -> tuple[Item, ...]:
         def facts(n: fx.Node) -> dict[str, Any]:
             val = {"value": describe(n.meta["val"])} if "val" in n.meta else {}
-            return {"name": n.name, "target": target_name(n), **val, "inputs": [self.id(i) for i in n.all_input_nodes]}
+            module = {"module": n.meta["module"]} if n.meta.get("module") else {}
+            return {"name": n.name, "target": target_name(n), **val, **module, "inputs": [self.id(i) for i in n.all_input_nodes]}
 
         return tuple(Item(self.id(n), n.op, node_text(n), parents_of(n), stack_of(n), facts(n)) for n in self.graph.nodes)
 

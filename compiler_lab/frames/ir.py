@@ -54,6 +54,12 @@ class Source:
         return self._text
 
     @functools.cached_property
+    def module(self) -> str:
+        """What holds it, as a path of ``nn.Module``s: ``blocks.1.proj`` of this module, and of its parameters and buffers; "" of the module compiled."""
+        words = re.findall(r"\w+", re.split(r"\._(?:parameters|buffers)\b", self._text)[0])
+        return ".".join(w for w in words[1:] if w not in ("self", "_modules", "__dict__"))
+
+    @functools.cached_property
     def _text(self) -> str:
         if self.base is None:
             named = getattr(self.key, "__qualname__", None) or getattr(self.key, "__name__", None) or f"a {type(self.key).__name__}"

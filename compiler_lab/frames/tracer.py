@@ -85,6 +85,7 @@ class Tracer:
         self.keys: dict[int, UserKey] | None = None  # inside a method that takes one key: it is hashed once
         self.once = False  # the graph draws random numbers, or does what cannot be seen: it cannot be tried and given up
         self.retried = False  # Python runs the frame again when the graph raises
+        self.module = ""  # path of the ``nn.Module`` whose call is followed
         self.visited: dict[type[Any], Stack] = {}  # types of modules that a library put into a set, by identity: they are different ones
         self.trusted: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # what libraries define, by (id of class or module, name): no guard, see ``trust``
         self.process = ""  # what was computed that may be another thing in another process
@@ -268,7 +269,7 @@ class Tracer:
         name = re.sub(r"[^0-9A-Za-z]+", "_", source.text())
         with self.root.inserting_after(self.inputs[-1].first) if self.inputs else self.root.inserting_before(_first(self.root)):
             node = self.root.placeholder(name[0].lower() + name[1:])
-        node.meta.update(val=val, stack=self.stack(), parents=())
+        node.meta.update(val=val, stack=self.stack(), parents=(), module=source.module if re.search(r"\._(parameters|buffers)\[", source.text()) else "")
         return node
 
     def integer(self, real: int, source: Source) -> Value:
@@ -426,7 +427,7 @@ class Tracer:
     def append(self, kind: str, target: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None) -> fx.Node:
         self.once = self.once or raising.once(target, args, kwargs or {})
         node = self.graph.create_node(kind, target, args, kwargs or {})
-        node.meta.update(val=val, stack=self.stack(), parents=())
+        node.meta.update(val=val, stack=self.stack(), parents=(), module=self.module)
         return node
 
     def result(self, node: fx.Node, out: Any) -> Value:
@@ -456,7 +457,7 @@ class Tracer:
         if isinstance(part, torch.Tensor) and id(part) in self.by_fake:
             return self.by_fake[id(part)]
         item = self.graph.call_function(operator.getitem, (node, index))
-        item.meta.update(val=part, stack=self.stack(), parents=())
+        item.meta.update(val=part, stack=self.stack(), parents=(), module=self.module)
         return self.result(item, part)
 
     def _change(self, value: TensorValue) -> None:

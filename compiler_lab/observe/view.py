@@ -34,6 +34,7 @@ class Source:
 
 VIEWS: dict[str, Source] = {
     "pipeline": Source("Every step, with linked lines", "html:view_data"),
+    "graph": Source("A graph that folds, and the difference of two", "graph_data:graph_data", {"selected": "", "overlay": ""}),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }
 

@@ -69,9 +69,13 @@ class ModuleInstance(ObjectValue):
         found = lookup(t, self.cls, "__call__")
         if found is None or found[1] is not torch.nn.Module.__call__:
             return super().call(t, args, kwargs)
-        if self._has_hooks(t):
-            return super().call(t, args, kwargs)  # torch's own Python around forward, which runs them
-        return self.get(t, "forward").call(t, args, kwargs)
+        caller, t.module = t.module, t.module if self.source is None else self.source.module
+        try:
+            if self._has_hooks(t):
+                return super().call(t, args, kwargs)  # torch's own Python around forward, which runs them
+            return self.get(t, "forward").call(t, args, kwargs)
+        finally:
+            t.module = caller
 
     def _has_hooks(self, t: Tracer) -> bool:
         """Forward hooks, which are followed like other code; none otherwise, which is guarded. Raises for hooks of the backward."""
