@@ -23,6 +23,8 @@ DUMMIES = 3000  # bends of long edges, above which edges go straight
 ACROSS, DOWN, PAD, BAR = 14, 34, 10, 22
 
 Pair = tuple[int, int]
+Box = tuple[float, float, float, float]
+Point = tuple[float, float]
 
 
 @dataclass
@@ -116,7 +118,7 @@ def first_unfolded(shape: Shape, limit: int, start: int) -> bool:
 class Picture:
     """boxes: key -> (x, y, width, height), groups before what is in them; paths: an SVG path for each edge; ``why``: why not dot, or ""."""
 
-    boxes: dict[int, tuple[float, float, float, float]]
+    boxes: dict[int, Box]
     paths: dict[Pair, str]
     width: float
     height: float
@@ -146,7 +148,7 @@ def picture(shape: Shape, reads: Sequence[Sequence[int]], sizes: Mapping[int, tu
 
 
 Sizes = Mapping[int, tuple[float, float]]
-Level = tuple[dict[int, tuple[float, float]], dict[Pair, list[tuple[float, float]]], float, float]  # centres and tops, bends, width, height
+Level = tuple[dict[int, Box], dict[Pair, list[Point]], float, float]  # (centre, top, top and bottom of its layer) of each, bends, width, height
 
 
 def layered(shape: Shape, edges: Iterable[Pair], sizes: Sizes) -> Picture:
@@ -167,20 +169,22 @@ def layered(shape: Shape, edges: Iterable[Pair], sizes: Sizes) -> Picture:
         grown[group] = (max(level[2] + 2 * PAD, sizes.get(group, (0, 0))[0]), level[3] + 2 * PAD + BAR)
 
     place(shape.count)
-    boxes: dict[int, tuple[float, float, float, float]] = {}
-    bends: dict[Pair, list[tuple[float, float]]] = {}
+    boxes: dict[int, Box] = {}
+    layer: dict[int, Point] = {}  # top and bottom of the layer that a box stands in
+    bends: dict[Pair, list[Point]] = {}
     queue: list[tuple[int, float, float]] = [(shape.count, PAD, PAD)]
     while queue:
         group, x, y = queue.pop(0)
         centres, bent, width, _ = inner[group]
         x += (grown[group][0] - width) / 2 - PAD if group != shape.count else 0
-        for member, (cx, top) in centres.items():
+        for member, (cx, top, ceiling, floor) in centres.items():
             w, h = grown[member]
+            layer[member] = (y + ceiling, y + floor)
             boxes[member] = (x + cx - w / 2, y + top, w, h)
             if member in shape.unfolded:
                 queue.append((member, x + cx - w / 2 + PAD, y + top + PAD + BAR))
         bends |= {pair: [(x + bx, y + by) for bx, by in points] for pair, points in bent.items()}
-    paths = {(a, b): _path(boxes, a, b, *levels[a, b], bends.get(levels[a, b], [])) for a, b in edges}
+    paths = {(a, b): curve(_route(shape, boxes, layer, (a, b), levels[a, b], bends.get(levels[a, b], []))) for a, b in edges}
     return Picture(boxes, paths, inner[shape.count][2] + 2 * PAD, inner[shape.count][3] + 2 * PAD)
 
 
@@ -218,7 +222,8 @@ def _layers(members: Sequence[int], edges: Sequence[Pair], sizes: Sizes) -> Leve
         heights.append(max((sizes[members[k]][1] for k in row if k < len(members)), default=0.0))
         tops.append(y)
         y += heights[-1] + DOWN
-    centres = {m: (centre[k] - left, tops[layer[k]] + (heights[layer[k]] - sizes[m][1]) / 2) for k, m in enumerate(members)}
+    span = lambda n: (tops[n], tops[n] + heights[n])
+    centres = {m: (centre[k] - left, tops[layer[k]] + (heights[layer[k]] - sizes[m][1]) / 2, *span(layer[k])) for k, m in enumerate(members)}
     place = {k: n for n, row in enumerate(rows) for k in row}
     points = {
         (members[a], members[b]): [p for k in chain for p in ((centre[k] - left, tops[place[k]]), (centre[k] - left, tops[place[k]] + heights[place[k]]))]
@@ -282,24 +287,40 @@ def _columns(rows: Sequence[Sequence[int]], above: Sequence[Sequence[int]], belo
     return centre
 
 
-def _path(boxes: Mapping[int, tuple[float, float, float, float]], a: int, b: int, out: int, into: int, bends: Sequence[tuple[float, float]]) -> str:
-    """From below ``a`` to the top of ``b``: straight out of and into the groups around them, in curves between."""
-    (ax, ay, aw, ah), (bx, by, bw, _) = boxes[a], boxes[b]
-    points = [(ax + aw / 2, ay + ah)]
-    if out != a:
-        points.append((ax + aw / 2, boxes[out][1] + boxes[out][3]))
-    points += bends
-    if into != b:
-        points.append((bx + bw / 2, boxes[into][1]))
-    points.append((bx + bw / 2, by))
-    return curve(points)
+def _route(shape: Shape, boxes: Mapping[int, Box], layer: Mapping[int, Point], edge: Pair, level: Pair, bends: Sequence[Point]) -> list[Point]:
+    """From below the first box to the top of the second. An edge turns between layers only, and passes what else a group holds at its margin: the
+    right one on the way out, the left one on the way in."""
+    (a, b), (out, into) = edge, level
+    x, y, w, h = boxes[a]
+    points = [(x := x + w / 2, y + h)]
+    at = a
+    while at != out:
+        at, floor = shape.parent[at], layer[at][1]
+        gx, gy, gw, gh = boxes[at]
+        if floor < gy + gh - PAD - 1:
+            points += [(x, floor), (x := gx + gw - PAD / 2, floor + DOWN * 0.8)]
+        points.append((x, gy + gh))
+    points.append((x, layer[out][1]))
+    x, y, w, _ = boxes[b]
+    tail = [(x := x + w / 2, y)]
+    at = b
+    while at != into:
+        at, ceiling = shape.parent[at], layer[at][0]
+        gx, gy, _, _ = boxes[at]
+        if ceiling > gy + PAD + BAR + 1:
+            tail += [(x, ceiling), (x := gx + PAD / 2, ceiling - DOWN * 0.8)]
+        tail.append((x, gy))
+    tail.append((x, layer[into][0]))
+    return [*points, *bends, *reversed(tail)]
 
 
-def curve(points: Sequence[tuple[float, float]]) -> str:
+def curve(points: Sequence[Point]) -> str:
     """An SVG path through the points that leaves and reaches each of them vertically."""
     (x, y), *rest = points
     text = f"M{x:.0f} {y:.0f}"
     for nx, ny in rest:
+        if (nx, ny) == (x, y):
+            continue
         middle = (y + ny) / 2
         text += f"V{ny:.0f}" if abs(nx - x) < 1 else f"C{x:.0f} {middle:.0f} {nx:.0f} {middle:.0f} {nx:.0f} {ny:.0f}"
         x, y = nx, ny
@@ -318,7 +339,7 @@ def _dot(program: str, shape: Shape, edges: Sequence[Pair], sizes: Sizes) -> Pic
     except (subprocess.SubprocessError, OSError, ValueError):
         return None
     _, _, width, height = map(float, found["bb"].split(","))
-    boxes: dict[int, tuple[float, float, float, float]] = {}
+    boxes: dict[int, Box] = {}
     for one in found.get("objects", ()):
         if "bb" in one:
             x, y, right, top = map(float, one["bb"].split(","))

@@ -94,20 +94,22 @@ export function layered(shape, edges, size) {
   };
   place(shape.count);
   /** @type {Map<number, Box>} */ const boxes = new Map();
+  /** @type {Map<number, [number, number]>} */ const layer = new Map(); // top and bottom of the layer that a box stands in
   /** @type {Map<string, [number, number][]>} */ const bends = new Map();
   const queue = [[shape.count, PADDING, PADDING]];
   for (const [group = 0, left = 0, y = 0] of queue) {
     const level = inner.get(group);
     if (!level) continue;
     const x = left + (group === shape.count ? 0 : (sizeOf(group)[0] - level.width) / 2 - PADDING);
-    for (const [member, [cx, top]] of level.centres) {
+    for (const [member, [cx, top, ceiling, floor]] of level.centres) {
       const [w, h] = sizeOf(member);
+      layer.set(member, [y + ceiling, y + floor]);
       boxes.set(member, { x: x + cx - w / 2, y: y + top, w, h });
       if (shape.unfolded.has(member)) queue.push([member, x + cx - w / 2 + PADDING, y + top + PADDING + TITLE]);
     }
     for (const [pair, points] of level.bends) bends.set(pair, points.map(([bx, by]) => [x + bx, y + by]));
   }
-  const paths = edges.map(([a, b], k) => ({ a, b, d: pathOf(boxes, a, b, levels[k] ?? [a, b], bends.get((levels[k] ?? []).join()) ?? []) }));
+  const paths = edges.map(([a, b], k) => ({ a, b, d: curveOf(routeOf(shape, boxes, layer, [a, b], levels[k] ?? [a, b], bends.get((levels[k] ?? []).join()) ?? [])) }));
   const root = inner.get(shape.count);
   return { boxes, paths, width: (root?.width ?? 0) + 2 * PADDING, height: (root?.height ?? 0) + 2 * PADDING };
 }
@@ -148,8 +150,8 @@ function layersOf(members, edges, size) {
     y += height + GAP_Y;
     return [top, height];
   });
-  /** @type {Map<number, [number, number]>} */ const centres = new Map();
-  members.forEach((m, k) => { const [top = 0, height = 0] = tops[at(k)] ?? []; centres.set(m, [(centre[k] ?? 0) - left, top + (height - size(m)[1]) / 2]); });
+  /** @type {Map<number, [number, number, number, number]>} */ const centres = new Map();
+  members.forEach((m, k) => { const [top = 0, height = 0] = tops[at(k)] ?? []; centres.set(m, [(centre[k] ?? 0) - left, top + (height - size(m)[1]) / 2, top, top + height]); });
   /** @type {Map<string, [number, number][]>} */ const bends = new Map();
   down.forEach(([a, b], i) => bends.set([members[a], members[b]].join(), (chains[i] ?? []).flatMap((k) => {
     const [top = 0, height = 0] = tops[at(k)] ?? [], x = (centre[k] ?? 0) - left;
@@ -205,14 +207,41 @@ function columnsOf(rows, above, below, width) {
   return centre;
 }
 
-/** @param {Map<number, Box>} boxes @param {number} a @param {number} b @param {[number, number]} level @param {[number, number][]} bends */
-function pathOf(boxes, a, b, [out, into], bends) {
-  const none = { x: 0, y: 0, w: 0, h: 0 }, from = boxes.get(a) ?? none, to = boxes.get(b) ?? none, o = boxes.get(out) ?? none;
-  const fx = from.x + from.w / 2, tx = to.x + to.w / 2;
-  /** @type {[number, number][]} */
-  const points = [[fx, from.y + from.h], ...(out === a ? [] : [/** @type {[number, number]} */ ([fx, o.y + o.h])]), ...bends, ...(into === b ? [] : [/** @type {[number, number]} */ ([tx, (boxes.get(into) ?? none).y])]), [tx, to.y]];
+/**
+ * From below the first box to the top of the second. An edge turns between layers only, and passes what else a group holds at its margin.
+ * @param {Shape} shape @param {Map<number, Box>} boxes @param {Map<number, [number, number]>} layer @param {[number, number]} edge @param {[number, number]} level
+ * @param {[number, number][]} bends @returns {[number, number][]}
+ */
+function routeOf(shape, boxes, layer, [a, b], [out, into], bends) {
+  const none = { x: 0, y: 0, w: 0, h: 0 }, from = boxes.get(a) ?? none, to = boxes.get(b) ?? none;
+  let x = from.x + from.w / 2, at = a;
+  /** @type {[number, number][]} */ const points = [[x, from.y + from.h]];
+  while (at !== out) {
+    const floor = layer.get(at)?.[1] ?? 0;
+    at = shape.parent.get(at) ?? out;
+    const g = boxes.get(at) ?? none;
+    if (floor < g.y + g.h - PADDING - 1) points.push([x, floor], [x = g.x + g.w - PADDING / 2, floor + GAP_Y * 0.8]);
+    points.push([x, g.y + g.h]);
+  }
+  points.push([x, layer.get(out)?.[1] ?? 0]);
+  x = to.x + to.w / 2; at = b;
+  /** @type {[number, number][]} */ const tail = [[x, to.y]];
+  while (at !== into) {
+    const ceiling = layer.get(at)?.[0] ?? 0;
+    at = shape.parent.get(at) ?? into;
+    const g = boxes.get(at) ?? none;
+    if (ceiling > g.y + PADDING + TITLE + 1) tail.push([x, ceiling], [x = g.x + PADDING / 2, ceiling - GAP_Y * 0.8]);
+    tail.push([x, g.y]);
+  }
+  tail.push([x, layer.get(into)?.[0] ?? 0]);
+  return [...points, ...bends, ...tail.reverse()];
+}
+
+/** An SVG path through the points that leaves and reaches each of them vertically. @param {[number, number][]} points */
+function curveOf(points) {
   let [x, y] = points[0] ?? [0, 0], text = `M${x.toFixed()} ${y.toFixed()}`;
   for (const [nx, ny] of points.slice(1)) {
+    if (nx === x && ny === y) continue;
     const middle = ((y + ny) / 2).toFixed();
     text += Math.abs(nx - x) < 1 ? `V${ny.toFixed()}` : `C${x.toFixed()} ${middle} ${nx.toFixed()} ${middle} ${nx.toFixed()} ${ny.toFixed()}`;
     [x, y] = [nx, ny];
@@ -346,7 +375,9 @@ function start(root, data, store) {
     }
     const found = new Set([...hits].map((k) => seenOf(shape, k)));
     sums.clear();
-    const most = overlay && overlay !== "fate" ? Math.max(0, ...[...elements.keys()].filter((k) => !shape.unfolded.has(k)).map((k) => amount(k) ?? 0)) : 0;
+    /** The longest bar: groups are compared with groups, nodes with nodes. @param {boolean} of */
+    const mostOf = (of) => (overlay && overlay !== "fate" ? Math.max(0, ...[...elements.keys()].filter((k) => !shape.unfolded.has(k) && isGroup(k) === of).map((k) => amount(k) ?? 0)) : 0);
+    const longest = [mostOf(false), mostOf(true)];
     for (const [k, e] of elements) {
       if (shape.unfolded.has(k)) continue;
       const fate = overlay === "fate" ? isGroup(k) ? "" : word(data.fate[k]) : "";
@@ -358,7 +389,7 @@ function start(root, data, store) {
       const line = e.querySelector(".clab-v");
       if (line) line.textContent = second(k);
       e.querySelector(".clab-gauge")?.remove();
-      const n = most ? amount(k) : null;
+      const most = longest[Number(isGroup(k))] ?? 0, n = most ? amount(k) : null;
       const rect = e.querySelector("rect:not(.clab-stack)");
       if (n && rect) e.append(draw("rect", { class: "clab-gauge", x: 0, y: Number(rect.getAttribute("height")) - 4, width: Math.max((n / most) * Number(rect.getAttribute("width")), 1.5).toFixed(1), height: 4 }));
     }
