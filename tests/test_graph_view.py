@@ -194,6 +194,14 @@ def holds(shape: Shape, reads: list[list[int]]) -> None:
                 assert ax + aw <= bx + 0.01 or bx + bw <= ax + 0.01 or ay + ah <= by or by + bh <= ay, (a, b)
 
 
+def test_many_equal_blocks_are_one_group_of_short_ones() -> None:
+    nodes = plain(nx.path_graph(1400, create_using=nx.DiGraph))
+    tree = fold(nodes)
+    (repeat,) = tree["members"]
+    assert repeat["times"] == 200 and sorted(leaves(tree)) == list(range(1400))
+    assert all(len(g["members"]) <= MOST for g in groups(tree))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graphs_fold_and_unfold_without_losing_a_node(seed: int) -> None:
     rng = random.Random(seed)
@@ -221,7 +229,8 @@ def synthetic(dag: nx.DiGraph[int], name: str = "n") -> Trace:
     """A trace of one graph as data, as another machine would send it."""
     named = lambda k: f"frames/{name}{k}"
     read = lambda k: [named(i) for i in sorted(dag.predecessors(k))]
-    facts = lambda k: {"name": f"{name}{k}", "target": f"aten.op{k % 11}", "value": "f32[4, 4]", "inputs": read(k)}
+    ops = random.Random(3).choices(range(11), k=len(dag))
+    facts = lambda k: {"name": f"{name}{k}", "target": f"aten.op{ops[k]}", "value": "f32[4, 4]", "inputs": read(k)}
     fixed: dict[str, Any] = {"kind": "call_function", "parents": [], "stack": []}
     items = [{**fixed, "id": named(k), "text": f"{name}{k} = op()", "facts": facts(k)} for k in range(len(dag))]
     return Trace("synthetic <b>", [Step("capture", None, LoadedArtifact({"type": "G", "stage": "frames", "text": "", "items": items, "decisions": []}), 0.0)])

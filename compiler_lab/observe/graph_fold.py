@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST = 70  # members of one group
+STRETCH = 24
 PERIOD = 200  # nodes of the longest repeated block that is looked for where there are no modules
 LEAST = 4  # nodes that a repetition of single nodes must have to be worth folding
 
@@ -90,8 +91,11 @@ def _signed(group: Group, nodes: Sequence[Mapping[str, Any]]) -> Any:
     signs = [node_sign(m) if isinstance(m, int) else _signed(m, nodes) for m in group.members]
     whole = hash((group.kind, tuple(signs)))
     numbers = {s: i for i, s in enumerate(dict.fromkeys(signs))}
-    group.members = _repeats(group.members, [numbers[s] for s in signs], grouped=any(isinstance(m, Group) for m in group.members))
-    group.members = _stretches(group.members, nodes)
+    members = _repeats(group.members, [numbers[s] for s in signs], grouped=any(isinstance(m, Group) for m in group.members))
+    for member in members:
+        if isinstance(member, Group):
+            member.members = _stretches(member.members, nodes)
+    group.members = _stretches(members, nodes)
     return whole
 
 
@@ -131,11 +135,10 @@ def _run_lengths(signs: Sequence[int], period: int) -> list[int]:
 
 
 def _stretches(members: list[int | Group], nodes: Sequence[Mapping[str, Any]]) -> list[int | Group]:
-    """Where there are more than ``MOST`` members, neighbours in groups of equal length, and these again."""
+    """Where there are more than ``MOST`` members, neighbours in groups of ``STRETCH``, and these again: of a tangled graph nearly every two groups
+    have an edge, so that few boxes beside each other are what can be read, and drawn at once."""
     while len(members) > MOST:
-        parts = -(-len(members) // MOST)
-        size = -(-len(members) // max(parts, min(MOST, round(len(members) ** 0.5))))
-        members = [_stretch(members[k : k + size], nodes) for k in range(0, len(members), size)]
+        members = [_stretch(members[k : k + STRETCH], nodes) for k in range(0, len(members), STRETCH)]
     return members
 
 

@@ -19,7 +19,7 @@ from typing import Any
 PATIENCE = 1.5  # seconds for dot
 TANGLED = 700  # edges: above, dot is not asked, it would take longer
 ROW = 14  # boxes beside each other: a wider layer becomes several
-DUMMIES = 3000  # bends of long edges, above which edges go straight
+DUMMIES = 800  # bends of long edges, above which edges go straight
 ACROSS, DOWN, PAD, BAR = 14, 34, 10, 22
 
 Pair = tuple[int, int]

@@ -2,7 +2,7 @@
 // here is laid out here, in the same layers as graph_layout.py has where there is no Graphviz.
 import { all, copying, liveOf, make, mount, roving } from "./base.js";
 
-const ROW_LENGTH = 14, MOST_BENDS = 3000, GAP_X = 14, GAP_Y = 34, PADDING = 10, TITLE = 22, HITS = 40;
+const ROW_LENGTH = 14, MOST_BENDS = 800, GAP_X = 14, GAP_Y = 34, PADDING = 10, TITLE = 22, MOST_BOXES = 600, MOST_LINES = 2000;
 const SIGN = { "~": 0, "+": 1, "-": 2 }, SVG_NS = "http://www.w3.org/2000/svg";
 
 /** @typedef {[string, string, number, (number | any)[]]} Tree label, kind, times, members */
@@ -529,10 +529,12 @@ function start(root, data, store) {
   const unfoldAll = () => {
     const folded = visibleOf(shape).filter(isGroup);
     if (!folded.length) return;
-    const would = visibleOf(shape).length - folded.length + folded.reduce((n, k) => n + (group(k)?.members.length ?? 0), 0);
-    if (would > 600) { live.textContent = `That would be ${would} boxes; unfold one by one`; return; }
     for (const k of folded) shape.unfolded.add(k);
-    redraw(count); live.textContent = `${would} boxes`;
+    const boxes = visibleOf(shape).length, lines = edgesOf(shape, data.reads).length;
+    const tooMany = boxes > MOST_BOXES || lines > MOST_LINES;
+    if (tooMany) for (const k of folded) shape.unfolded.delete(k);
+    else redraw(count);
+    live.textContent = tooMany ? `That would be ${boxes} boxes and ${lines} lines: unfold one by one` : `${boxes} boxes`;
   };
   bar.append(together(...zooms), together(...pans), together(search, button("‹", "Previous hit", () => step(-1)), button("›", "Next hit", () => step(1)), found));
   if (shape.groups.length > 1) bar.append(together(button("Fold all", "Fold all groups", foldAll), button("Unfold one level", "Unfold all groups that are seen", unfoldAll)));
@@ -588,8 +590,15 @@ function start(root, data, store) {
     act();
     event.preventDefault(); event.stopPropagation();
   });
+  store.on("selected", () => {
+    const wanted = store.get("selected"), k = data.name.indexOf(wanted);
+    if (wanted && k >= 0 && k !== selected) goTo(k);
+  });
+  store.on("overlay", () => {
+    const wanted = store.get("overlay");
+    if (wanted !== overlay && wanted in data.overlays) { overlay = select.value = wanted; paint(); }
+  });
   adopt();
-  if (overlay) paint();
   zoom = Math.max(Math.min((view.clientWidth - 4) / svg.viewBox.baseVal.width, 1), 0.8);
   resize();
   const top = [...elements.values()].reduce((a, b) => (a.getBoundingClientRect().top <= b.getBoundingClientRect().top ? a : b)).getBoundingClientRect();

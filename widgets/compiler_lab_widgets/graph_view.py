@@ -212,6 +212,8 @@ def _legend(data: Mapping[str, Any]) -> str:
         "fold": "+ a folded group; another one behind it where it stands for several",
         "out": "what the graph returns: round",
     }
+    if any(n["fate"] for n in data["nodes"]):
+        said |= {"saved": "saved for the backward (where that is shown): thick edge", "again": "recomputed there: thick dashes"}
     said |= {f"mark{k}": f"{m} {MARKS[m]}" for k, m in enumerate("~+-")} if data["against"] else {}
     box = lambda kind: f'<g class="clab-n clab-{kind}"><rect x="2" y="2" width="26" height="12" rx="{6 if kind in ("in", "out") else 3}"/></g>'
     key = lambda kind: f'<svg class="clab-g-key" width="30" height="16" aria-hidden="true">{box(kind)}</svg>'
