@@ -353,6 +353,12 @@ def test_every_op(dtype: torch.dtype) -> None:
     assert len(names) > {torch.bool: 15}.get(dtype, 25)
 
 
+def test_constant_powers() -> None:
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        x = torch.tensor([0.0, -0.0, 0.3, 1.5, -2.5, 7.0, math.inf, -math.inf, math.nan], dtype=dtype)
+        assert_as_eager(lambda x: tuple(x**e for e in (0.0, 1.0, 2.0, 3.0, -1.0, -2.0, 0.5, -0.5, 4.0)), x)
+
+
 def test_conversions() -> None:
     targets = ALL_DTYPES
     x = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 127.0, 100.3, 0.1, 65504.0])

@@ -25,7 +25,7 @@ from ..lowering.ir import LoopNode
 from ..lowering.reals import Real
 from ..lowering.sizes import Size, plain, same
 from ..scheduling.ir import LoopGroup, Phase
-from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, power, rounded
+from .cpp_ops import DIVISIONS, compute_type, conversion, expression, literal, rounded
 from .cpp_pieces import COMPARISONS, PLACES, Mapped, difference, outcome, sum_of_places, within
 from .cpp_reduce import BETTER, UNCUT, Reduction, Tile, lanes_for, numel, proper, tile
 from .math_table import LOAD, STORAGE, STORE
@@ -276,10 +276,7 @@ class NodeCode:
         if op in DIVISIONS and not dtype.is_floating_point and not _nonzero(operands[1]):
             self.add(f"{ZERO_DIVISION} |= {values[1].text} == 0;", variables, n, ZERO_DIVISION)
         texts = [f"({v.text})" if v.text.startswith("-") else v.text for v in values]
-        text = None
-        if op == "pow" and operands[1].target is ops.constant and not isinstance(operands[1].args[0], Real):
-            text = power(texts[0], float(operands[1].args[0]), dtype)  # type: ignore[arg-type]
-        value = self.define(text or expression(op, dtype, n.meta["dtype"], texts), variables, n, n.meta["dtype"])
+        value = self.define(expression(op, dtype, n.meta["dtype"], texts), variables, n, n.meta["dtype"])
         return replace(value, place=sum_of_places(op, [v.place for v in values], dtype))
 
     def known_outcome(self, n: fx.Node) -> Value | None:

@@ -35,12 +35,6 @@ BOOL: dict[str, str] = {"bitwise_not": "!{0}", "logical_and": "{0} & {1}", "logi
 INTEGER: dict[str, str] = {"signbit": "{0} < 0", "isnan": "false", "isinf": "false", "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}"}
 """Rows for integers and bool, where the functions of ``math_table`` are for floating point."""
 
-POWERS: dict[float, str] = {
-    0.0: "1", 1.0: "{0}", 2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1 / {0}", -2.0: "1 / ({0} * {0})",
-    0.5: "{sqrt}({0})", -0.5: "{rsqrt}({0})",
-}  # fmt: skip
-"""``pow`` with these constant exponents, as in aten's kernel."""
-
 EXACT = frozenset({"neg", "abs", "relu", "maximum", "minimum", "where", "sign", "floor", "ceil", "trunc", "round", "copysign"})
 """Ops whose result on half-precision operands needs no rounding."""
 
@@ -52,13 +46,6 @@ def expression(op: str, dtype: torch.dtype, result: torch.dtype, operands: Seque
     """``op`` on ``operands`` of ``dtype`` (the values', for ``where``), of compute type ``COMPUTE[result]``."""
     text = _row(op, dtype).format(*operands) if function(op, dtype) is None else f"{function(op, dtype)}({', '.join(operands)})"
     return text if op in EXACT else rounded(text, result)
-
-
-def power(base: str, exponent: float, dtype: torch.dtype) -> str | None:
-    """``base ** exponent`` for a constant exponent with a row in ``POWERS``; None where it has none."""
-    if not dtype.is_floating_point or exponent not in POWERS:
-        return None
-    return rounded(POWERS[exponent].format(base, sqrt=function("sqrt", dtype), rsqrt=function("rsqrt", dtype)), dtype)
 
 
 def _row(op: str, dtype: torch.dtype) -> str:
