@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .runtime.portable import Compiled
 
 FORMAT = "1"
-NOT_IN_KEY = ("cache_dir", "cache_megabytes", "jobs", "recompile_limit", "entries", "check", "cxx")
+NOT_IN_KEY = ("cache_dir", "cache_megabytes", "jobs", "recompile_limit", "entries", "film", "check", "cxx")
 """Options that change nothing of what is made; which compiler it is, a kernel's own key says."""
 
 

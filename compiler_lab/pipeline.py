@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -31,11 +32,13 @@ from .core.modes import below_modes
 from .core.options import Options
 from .core.recompiled import handed_back
 from .frames.attempts import interpret, interpret_piece
-from .frames.capture import Capture
+from .frames.capture import Capture, broken, shots_of
 from .frames.concrete import by_size, is_symbolic, refused
 from .frames.convert import Captured, unseen
 from .frames.frame import FrameInput
 from .frames.ir import CapturedGraph, Specialization
+from .frames.reasons import CaptureUnsupported
+from .frames.recompiles import Recompiled
 from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.ir import TensorView
@@ -281,6 +284,8 @@ class Capturing:
         self.find, self.settings, self.fullgraph, self.watch, self.refused, self.keep = find, settings, fullgraph, watch, refused, keep
         self.history = SizeHistory(dynamic, settings.capture_scalar_outputs, settings.capture_dynamic_output_shape_ops)
         self.runner: Runner | None = None
+        self.seen: Callable[[], Capture | None] = lambda: None  # the last capture, while somebody who watches has it
+        self.missed: list[Recompiled] = []  # why what is compiled next is
 
     def backend(self, graph: CapturedGraph, args: list[Tensor]) -> Compiled:
         assert self.runner is not None
@@ -288,14 +293,31 @@ class Capturing:
 
     def begin(self, frame: FrameInput) -> Specialization:
         """Interprets a frame; the runner that is made here serves the backend, which is called next, under the same lock."""
-        start = time.perf_counter()
-        specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
-        breaks = () if specialization.stop is None else (specialization.stop.found,)
-        seconds = time.perf_counter() - start
         observe, number = self.watch()
         run = self.runner = Runner(self.settings, observe, number, functools.partial(self.refused(), frame.code))
-        run.tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", run.graph))
+        for point in self.missed:
+            run.tell(Step("recompile", None, point, 0.0, "", number))
+        self.missed.clear()
+        shots = shots_of(frame, self.history) if self.settings.film and observe is not None else None
+        start = time.perf_counter()
+        try:
+            specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
+        except CaptureUnsupported as error:
+            if observe is not None:
+                self._told_of("break", Capture(frame, None, (broken(frame, error),), shots), time.perf_counter() - start)
+            raise
+        breaks = () if specialization.stop is None else (specialization.stop.found,)
+        if observe is not None:
+            self._told_of("capture", Capture(frame, specialization, breaks, shots), time.perf_counter() - start)
         return specialization
+
+    def _told_of(self, name: str, seen: Capture, seconds: float) -> None:
+        run = self.runner
+        assert run is not None
+        self.seen = weakref.ref(seen)
+        run.tell(Step(name, None, seen, seconds, "", run.graph))
+        if seen.film is not None:
+            run.tell(Step("film", seen, seen.film, 0.0, "", run.graph))
 
     def told(self, kind: str, payload: Any) -> None:
         run = self.runner
@@ -304,5 +326,16 @@ class Capturing:
             run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, own, "", run.graph))
             if self.keep is not None:
                 self.keep(payload, run.made)
+        if kind == "break" and (seen := self.seen()) is not None and run is not None and payload not in seen.breaks:  # a later stage's
+            run.tell(Step("break", None, Capture(seen.frame, None, (payload,)), 0.0, "", run.graph))
+        if kind == "recompile":
+            self._recompiled(Recompiled(payload))
         if kind == "reset":
             self.history.clear()
+
+    def _recompiled(self, point: Recompiled) -> None:
+        """Noted for whoever watches the compile that follows; where the limit is reached none does."""
+        if point.point.number:
+            self.missed.append(point)
+        elif self.runner is not None:
+            self.runner.tell(Step("recompile", None, point, 0.0, "", self.runner.graph))

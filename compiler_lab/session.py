@@ -210,6 +210,7 @@ def inspect(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     stack: Literal["lab", "torch"] = "lab",
+    film: bool = False,
     **kwargs: Any,
 ) -> Trace: ...
 @overload
@@ -220,6 +221,7 @@ def inspect(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     stack: Literal["both"],
+    film: bool = False,
     **kwargs: Any,
 ) -> Both: ...
 def inspect(
@@ -229,12 +231,14 @@ def inspect(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     stack: str = "lab",
+    film: bool = False,
     **kwargs: Any,
 ) -> Trace | Both:
     """Compiles one call of ``fn``, makes it, and gives the trace of every step.
 
     stack: "lab", this compiler; "torch", the real ``torch.compile`` (``record_torch``); "both", one after the other, as ``Both``: the call is then made
     twice, once with each. backend: a name of ours, which for torch stands for its own ("lab": "inductor"). Raises ``UnknownOption`` for another stack.
+    film: records every instruction of our capture too, for the view "film".
     """
     from .observe.trace import Trace
 
@@ -243,7 +247,7 @@ def inspect(
     traces: dict[str, Trace] = {}
     if stack != "torch":
         trace = traces["lab"] = Trace(getattr(fn, "__qualname__", type(fn).__name__))
-        compile(fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, observe=trace.append)(*args, **kwargs)
+        compile(fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, options={"film": film}, observe=trace.append)(*args, **kwargs)
     if stack != "lab":
         from .observe.torch_reference import record_torch
 

@@ -40,6 +40,7 @@ class Options:
     cache_megabytes: int = 2048  # what was used least recently goes when the folder is larger; 0: no limit
     entries: bool = True  # captured entries are kept in the cache folder, and found there by later processes
     jobs: int = 0  # parallel compile jobs; 0 is the number of CPUs
+    film: bool = False  # a recorded compile has the film of each capture too: every instruction, with stack, locals, graph and guards so far
     check: bool = False  # run check() and input fingerprints at every stage boundary
 
     @staticmethod

@@ -7,6 +7,7 @@ PyTorch's counterpart: ``torch._dynamo.export`` and ``torch._dynamo.explain``.
 
 from __future__ import annotations
 
+import copy
 import dis
 import functools
 import inspect
@@ -26,8 +27,8 @@ from .attempts import interpret
 from .film import Film, Filming, Shot
 from .frame import FrameInput
 from .ir import Break, CapturedGraph, Effect, Guard, Recipe, Source, Specialization
-from .reasons import CaptureUnsupported
-from .shapes import Shapes
+from .reasons import REASONS, REWRITES, CaptureUnsupported
+from .shapes import Shapes, SizeHistory
 from .values.modules import HOOKS
 
 
@@ -76,7 +77,15 @@ class Capture(Artifact):
 
     def items(self) -> tuple[Item, ...]:
         guards = tuple(Item(f"frames/{_guard_id(i)}", "guard", g.text(), (), g.stack, {"kind": g.kind, "why": g.why}) for i, g in enumerate(self.guards))
-        return (*self._instructions(), *guards, *(i for g in self.graphs for i in g.items()))
+        return (*self._instructions(), *guards, *self._breaks(), *(i for g in self.graphs for i in g.items()))
+
+    def _breaks(self) -> Iterator[Item]:
+        """Why Python goes on, each with the words of the catalogue; ``stack`` is the symbolic call stack, nested frames included."""
+        for n, b in enumerate(self.breaks):
+            facts = {"reason": b.reason, "what": b.what, "instruction": b.instruction, "hint": b.hint, "function": self.frame.code.co_qualname}
+            before, after = REWRITES.get(b.reason, ("", ""))
+            words = {"why": REASONS[b.reason].why if b.reason in REASONS else "", "before": before, "after": after}
+            yield Item(f"frames/break_{n}", "break", f"{b.reason}: {b.what}", (), b.stack, {**facts, **words, "graph": self.specialization is not None})
 
     def _instructions(self) -> Iterator[Item]:
         """The bytecode, each instruction with the line it was compiled from."""
@@ -212,22 +221,35 @@ def capture(fn: Callable[..., Any], *args: Any, film: bool = False, **kwargs: An
     Python frame, TypeError where the arguments do not fit.
     """
     frame = frame_of(fn, args, kwargs)
+    shots = shots_of(frame) if film else None
+    try:
+        return Capture(frame, interpret(frame), (), shots)
+    except CaptureUnsupported as error:
+        return Capture(frame, None, (broken(frame, error),), shots)
+
+
+def broken(frame: FrameInput, error: CaptureUnsupported) -> Break:
+    """What ``error`` makes of the frame; a place it always has."""
+    where = error.stack or (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
+    return Break(error.reason, error.what, error.instruction, where, error.hint)
+
+
+def shots_of(frame: FrameInput, history: SizeHistory | None = None) -> tuple[Shot, ...]:
+    """The frame interpreted once more, for its film: to its end, or to what stops it. Capture is deterministic, and ``history`` is left as it is."""
     filmed: list[Filming] = []  # a capture that cannot have symbolic sizes is made a second time, without: the last film counts
+    broke = ""
 
     def filming(shapes: Shapes) -> Filming:
         filmed.append(Filming(shapes))
         return filmed[-1]
 
     try:
-        return Capture(frame, interpret(frame, None, filming if film else None), (), _shots(filmed) if film else None)
+        interpret(frame, copy.deepcopy(history), filming)
     except CaptureUnsupported as error:
-        where = error.stack or (Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name),)
-        found = Break(error.reason, error.what, error.instruction, where, error.hint)
-        return Capture(frame, None, (found,), _shots(filmed, f"{found.reason}: {found.what}") if film else None)
-
-
-def _shots(filmed: list[Filming], broke: str = "") -> tuple[Shot, ...]:
+        broke = f"{error.reason}: {error.what}"
     for film in filmed[-1:]:
         film.finish(broke)
-        return tuple(film.shots)
-    return ()
+    shots = tuple(filmed[-1].shots) if filmed else ()
+    for film in filmed:  # their values hold the program's
+        vars(film).clear()
+    return shots

@@ -28,3 +28,10 @@ class Failure:
     def text(self) -> str:
         where = own_location(self.stack)
         return f"{self.source}: expected {self.expected}; got {self.got}" + (f"  (assumed at {where.text()})" if where else "")
+
+    @property
+    def advice(self) -> str:
+        """What to write so that it need not fail."""
+        from .recompiles import avoid
+
+        return avoid(self)

@@ -178,6 +178,57 @@ REASONS: dict[str, Reason] = {
         "this is a fault of the compiler, not of the program", "report it; the frame runs in Python meanwhile",
     ),
 }
+REWRITES: dict[str, tuple[str, str]] = {
+    "data-dependent-branch": (
+        "def f(x):\n    if x.sum() > 0:\n        return x * 2\n    return x - 1",
+        "def f(x):\n    return torch.where(x.sum() > 0, x * 2, x - 1)",
+    ),
+    "tensor-to-python": (
+        "def f(x):\n    scale = x.max().item()\n    return x / scale",
+        "def f(x):\n    scale = x.max()\n    return x / scale",
+    ),
+    "numpy": (
+        "def f(x):\n    return x * torch.from_numpy(np.hanning(3))",
+        "def f(x):\n    return x * torch.hann_window(3, periodic=False)",
+    ),
+    "output": (
+        "def f(x):\n    y = x * 2\n    print(y.shape)\n    return y.relu()",
+        "def f(x):\n    y = x * 2\n    return y.relu()\n\n# around the call:\n# y = f(x); print(y.shape)",
+    ),
+    "random": (
+        "def f(x):\n    return x * random.random()",
+        "def f(x):\n    return x * torch.rand(())",
+    ),
+    "dynamic-shape": (
+        "def f(x):\n    return x[x > 0].sum()",
+        "def f(x):\n    return torch.where(x > 0, x, 0).sum()",
+    ),
+    "autograd-api": (
+        "def f(x):\n    y = x.sin().sum()\n    y.backward()\n    return y",
+        "def f(x):\n    return x.sin().sum()\n\n# around the call:\n# y = f(x); y.backward()",
+    ),
+    "module-created": (
+        "def f(x):\n    norm = torch.nn.LayerNorm(3)\n    return norm(x)",
+        "norm = torch.nn.LayerNorm(3)\n\ndef f(x):\n    return norm(x)",
+    ),
+    "global-state": (
+        "def f(x):\n    torch.use_deterministic_algorithms(True)\n    return x * 2",
+        "def f(x):\n    return x * 2\n\n# around the call:\n# torch.use_deterministic_algorithms(True); f(x)",
+    ),
+    "unknown-callable": (
+        "def f(x):\n    start = time.time()\n    return x * 2, start",
+        "def f(x):\n    return x * 2\n\n# around the call:\n# start = time.time(); y = f(x)",
+    ),
+    "identity": (
+        "def f(x):\n    return x * (id(x) % 2)",
+        "def f(x, odd):\n    return x * odd\n\n# around the call:\n# f(x, id(x) % 2)",
+    ),
+    "disabled": (
+        "@torch.compiler.disable\ndef part(x):\n    return x + 1\n\ndef f(x):\n    return part(x) * 2",
+        "def part(x):\n    return x + 1\n\ndef f(x):\n    return part(x) * 2",
+    ),
+}
+"""For some reasons, by id: a small program that is left to Python for it, and one that says the same and is captured whole."""
 # fmt: on
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
+from ..core.artifact import Artifact, Item
+from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
 from .failure import Failure
 
@@ -40,6 +42,40 @@ class Recompile:
         lines = [head + (f", for the call at {self.caller.text()}" if self.caller else "")]
         lines += [f"  entry {n}: {f.text()}" for n, f in enumerate(self.failures)]
         return "\n".join([*lines, *(f"  do: {a}" for a in self.advice)])
+
+
+class Recompiled(Artifact):
+    """One point of a timeline, for a trace: an item for the call ("recompile"), and one for each guard that failed ("failure"), its child."""
+
+    stage = "frames.recompile"
+
+    def __init__(self, point: Recompile) -> None:
+        self.point = point
+
+    def text(self) -> str:
+        return self.point.text()
+
+    def items(self) -> tuple[Item, ...]:
+        point, ident = self.point, f"{self.stage}/{self.point.number}"
+        head = Item(
+            ident, "recompile", point.text().split("\n")[0], (), (point.caller,) if point.caller else (), {"function": point.function, "number": point.number}
+        )
+        facts = (
+            {"kind": f.kind, "source": f.source, "expected": f.expected, "got": f.got, "advice": avoid(f), "values": _plain(f.values)} for f in point.failures
+        )
+        failed = (Item(f"{ident}:{n}", "failure", f.text(), (ident,), f.stack, found) for n, (f, found) in enumerate(zip(point.failures, facts, strict=True)))
+        return (head, *failed)
+
+    def check(self) -> None:
+        if not self.point.failures:
+            raise InvalidIR(f"{self.stage}: a call that fits no entry fails a guard of each")
+
+    def run(self, *args: Any) -> Any:
+        raise Unsupported("a recompile cannot run", reason="recompile", why="it says why a call fitted nothing", hint="run what was compiled")
+
+
+def _plain(values: tuple[Any, Any] | None) -> Any:
+    return None if values is None else [[None if n is None else str(n) if not isinstance(n, int) else n for n in side] for side in values]
 
 
 def calling_line() -> Location | None:

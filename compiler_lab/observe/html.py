@@ -10,11 +10,12 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..core.artifact import Artifact, Decision, Item, Plain
 from .lineage import Key, Lineage, SourceLine, lineage
-from .trace import Step, Trace, source_files
+from .trace import ABOUT_FRAMES, Step, Trace, source_files
 
 GAP = 12  # lines of a file that nothing maps to and that are left out of the view
 AROUND = 3
@@ -30,6 +31,7 @@ def view_data(trace: Trace, only: Sequence[str] | None = None) -> dict[str, Plai
     lost:    [{"src", "step", "why"}]: lines of the user's that no item comes from any more, since ``step``; see ``_why``
     up, src: of item n, the numbers of its parents and of its source lines
     """
+    trace = replace(trace, steps=[s for s in trace.steps if s.name not in ABOUT_FRAMES])
     links = lineage(trace)
     number = {key: n for n, key in enumerate(links.items)}
     files = trace._sources or source_files(links.items.values())

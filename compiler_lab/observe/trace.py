@@ -28,6 +28,8 @@ from ..core.provenance import Location, is_library
 if TYPE_CHECKING:
     from .view import View
 
+ABOUT_FRAMES = ("film", "break", "recompile")
+"""Steps that tell of a frame and make no graph."""
 FORMAT, VERSION = "compiler-lab-trace", 1
 
 
@@ -96,7 +98,8 @@ class Trace:
 
     @property
     def graphs(self) -> tuple[int, ...]:
-        return tuple(sorted({s.graph for s in self.steps}))
+        """Numbers of the compiles in which something was made."""
+        return tuple(sorted({s.graph for s in self.steps if s.name not in ABOUT_FRAMES}))
 
     def artifacts(self) -> tuple[Artifact, ...]:
         """Every artifact once, in order of first appearance."""

@@ -35,6 +35,9 @@ class Source:
 VIEWS: dict[str, Source] = {
     "pipeline": Source("Every step, with linked lines", "html:view_data"),
     "graph": Source("A graph that folds, and the difference of two", "graph_data:graph_data", {"selected": "", "overlay": ""}),
+    "film": Source("The capture, instruction by instruction", "film_data:film_data", {"position": 0, "film": 0}),
+    "guards": Source("Guards and recompiles", "guards_data:guards_data", {"tree": 0, "values": {}}, "guards_data:answer"),
+    "breaks": Source("Graph breaks", "breaks_data:breaks_data"),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }
 
