@@ -36,9 +36,9 @@ from .frames.capture import Capture, broken, shots_of
 from .frames.concrete import by_size, is_symbolic, refused
 from .frames.convert import Captured, unseen
 from .frames.frame import FrameInput
-from .frames.ir import CapturedGraph, Specialization
+from .frames.ir import Break, CapturedGraph, Specialization
 from .frames.reasons import CaptureUnsupported
-from .frames.recompiles import Recompiled
+from .frames.recompiles import Recompile, Recompiled
 from .frames.shapes import SizeHistory
 from .graph.passes import eliminate_common_subexpressions, eliminate_dead_code, simplify_views
 from .lowering.ir import TensorView
@@ -326,9 +326,9 @@ class Capturing:
             run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, own, "", run.graph))
             if self.keep is not None:
                 self.keep(payload, run.made)
-        if kind == "break" and (seen := self.seen()) is not None and run is not None and payload not in seen.breaks:  # a later stage's
+        if isinstance(payload, Break) and (seen := self.seen()) is not None and run is not None and payload not in seen.breaks:  # a later stage's
             run.tell(Step("break", None, Capture(seen.frame, None, (payload,)), 0.0, "", run.graph))
-        if kind == "recompile":
+        if isinstance(payload, Recompile):
             self._recompiled(Recompiled(payload))
         if kind == "reset":
             self.history.clear()

@@ -75,7 +75,7 @@ def test_the_html_marks_the_line(data: Any) -> None:
 @pytest.mark.parametrize("reason", REWRITES)
 def test_the_program_beside_a_reason_breaks_for_it_and_its_rewrite_does_not(reason: str) -> None:
     before, after = REWRITES[reason]
-    world = {"torch": torch, "np": np, "random": random, "time": time}
+    world: dict[str, Any] = {"torch": torch, "np": np, "random": random, "time": time}
     for source, wanted in ((before, [reason]), (after, [])):
         space = dict(world)
         exec(compile(source, f"<{reason}>", "exec"), space)
