@@ -38,6 +38,8 @@ VIEWS: dict[str, Source] = {
     "film": Source("The capture, instruction by instruction", "film_data:film_data", {"position": 0, "film": 0}),
     "guards": Source("Guards and recompiles", "guards_data:guards_data", {"tree": 0, "values": {}}, "guards_data:answer"),
     "breaks": Source("Graph breaks", "breaks_data:breaks_data"),
+    "fusion": Source("Loops become kernels, decision by decision", "fusion_data:fusion_data", {"program": 0, "position": 0, "left": 0, "right": 0}),
+    "memory": Source("Where buffers live, and how long", "memory_data:memory_data", {"program": 0, "buffer": "", "kernel": ""}),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }
 

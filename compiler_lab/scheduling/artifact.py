@@ -125,7 +125,13 @@ class Schedule(Artifact):
 
     def _group_items(self, group: Group) -> Iterator[Item]:
         where = f"{self.stage}/{group.name}"
-        bytes_moved = {"reads": sorted(group_reads(group)), "writes": [s.name for s in group_writes(group)]}
+        reads, writes, known = sorted(group_reads(group)), [s.name for s in group_writes(group)], self.program.buffers
+        bytes_moved = {
+            "reads": reads,
+            "writes": writes,
+            "results": [name for name in writes if name in self.plan.results],
+            "bytes": {name: known[name].cost for name in (*reads, *writes)},
+        }
         if isinstance(group, ExternGroup):
             node = group.node
             yield Item(where, "extern", printer.extern_text(node, self.program.buffers), (self.program.id(node),), node.stack, bytes_moved)

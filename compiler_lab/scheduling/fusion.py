@@ -111,24 +111,25 @@ class Fuser:
         """Rounds over all pairs, best first, until a round joins nothing: a pair refused once may fit after others have joined."""
         pairs = sorted(self.pairs(), key=lambda p: (-p.saved, p.kind != "vertical", self.position[p.first], self.position[p.second]))
         for pair in pairs:
-            self.outcome[pair] = self._decision(pair, "refused", "fusion is off")
-        changed = self.options.fusion
+            self.outcome[pair] = self._decision(pair, "refused", "fusion is off", 0)
+        changed, turn = self.options.fusion, 0
         while changed:
-            changed = False
+            changed, turn = False, turn + 1
             for pair in pairs:
                 if self.outcome[pair].outcome == "accepted":
                     continue
                 reason, joined = self.consider(pair)
-                self.outcome[pair] = self._decision(pair, "accepted" if joined else "refused", reason)
+                self.outcome[pair] = self._decision(pair, "accepted" if joined else "refused", reason, turn)
                 changed |= joined
         for pair in pairs:  # joined by way of others
             a, b = self.reach.unit(self.position[pair.first]), self.reach.unit(self.position[pair.second])
             if a == b and self.outcome[pair].outcome == "refused":
-                self.outcome[pair] = self._decision(pair, "accepted", "same space")
+                self.outcome[pair] = self._decision(pair, "accepted", "same space", turn)
 
-    def _decision(self, pair: Pair, outcome: str, reason: str) -> Decision:
+    def _decision(self, pair: Pair, outcome: str, reason: str, turn: int) -> Decision:
+        """``turn``: the round of the last answer; accepted pairs, by round and then as they stand, are the order in which groups grew."""
         subject = (self.ids[pair.first], self.ids[pair.second])
-        return Decision("fuse", subject, outcome, reason, {"bytes_saved": pair.saved, "kind": pair.kind})
+        return Decision("fuse", subject, outcome, reason, {"bytes_saved": pair.saved, "kind": pair.kind, "round": turn})
 
     def pairs(self) -> Iterator[Pair]:
         """Producer and consumer, readers of one buffer near each other, and loops of one space near each other; each pair once."""
