@@ -91,7 +91,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trace]:
     """A program whose function, file, constants and arguments are hostile; and the demo with an attack in every text of its saved form."""
     file = f"{tmp_path_factory.mktemp('h')}/{ATTACK.replace('/', '_')}.py"
     source = f"import torch\n# {ATTACK}\ndef attack(x, w, mode={ATTACK!r}):\n    return ((x @ w).relu() * len(mode)).sum()  # {ATTACK}\n"
-    lines: list[str] = source.splitlines(keepends=True)
+    lines = [str(line) for line in source.splitlines(keepends=True)]
     linecache.cache[file] = (len(source), None, lines, file)
     scope: dict[str, Any] = {"__name__": "hostile"}
     exec(compile(source, file, "exec"), scope)
