@@ -1,4 +1,4 @@
-"""The command line: ``compiler-lab demo``, ``doctor``, ``show``, ``cache``.
+"""The command line: ``compiler-lab demo``, ``inspect``, ``show``, ``doctor``, ``cache``, ``labs``.
 
 Each command is a thin front on a function of the package; errors of the project end with their own text and exit status 1.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,6 @@ def demo(
     """Train a small GPT on compiled kernels beside eager, and show every stage of both passes."""
     from . import demo as program
     from . import session
-    from .observe.html import save_page
     from .observe.trace import Trace
 
     trace = Trace("a small GPT, one training step")
@@ -44,7 +44,7 @@ def demo(
     console.print(table)
     console.print("  ".join(f"{s.name}{f' ({s.part})' if s.part else ''} {s.seconds * 1e3:.0f} ms" for s in trace.steps))
     if html is not None:
-        save_page(trace, html)
+        trace.to_html(html)
         console.print(f"Every stage is in {html}")
 
 
@@ -60,24 +60,48 @@ def doctor() -> None:
 
 
 @app.command()
-def show(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a saved trace")],
-    stage: Annotated[list[str] | None, typer.Option(help="only this step; can be given several times")] = None,
-    format: Annotated[str, typer.Option(help="text, json or html")] = "text",
+def inspect(
+    script: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a Python program; its own arguments follow after --")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="what the program gets as sys.argv[1:]")] = None,
+    html: Annotated[Path, typer.Option(help="the report, one page that needs no network")] = Path("compile-report.html"),
+    save: Annotated[Path | None, typer.Option(help="also the trace itself: compiler-lab show opens it")] = None,
+    stack: Annotated[str, typer.Option(help="whose compiles are recorded: lab, torch or both")] = "lab",
 ) -> None:
-    """A saved trace as text, JSON or HTML on standard output."""
-    from .observe.html import page
-    from .observe.trace import Trace
+    """Run a script as it is, record every compile in it, and write the report. Its output, errors and exit status are its own."""
+    from .scripts import inspect_script
 
-    trace = Trace.load(file)
+    raise typer.Exit(inspect_script(script, arguments or [], html, save, stack))
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(exists=True, help="a saved trace, or what TORCH_TRACE wrote")],
+    stage: Annotated[list[str] | None, typer.Option(help="only this step; can be given several times")] = None,
+    view: Annotated[str, typer.Option(help="one view instead of all steps: see the README for their names")] = "",
+    format: Annotated[str, typer.Option(help="text, json or html")] = "text",
+    compare: Annotated[Path | None, typer.Option(exists=True, help="another saved trace, for --view compare")] = None,
+) -> None:
+    """A saved trace as text, JSON or HTML on standard output; html without --view and --stage is the report with every view."""
+    from .observe.html import document, page
+    from .observe.page import report
+    from .scripts import open_trace
+
+    trace = open_trace(file)
+    other = None if compare is None else open_trace(compare)
     if stage:
         unknown = sorted(set(stage) - {s.name for s in trace.steps})
         if unknown:
             raise LabError(f"no step {unknown[0]!r} in {file.name}", hint=f"steps: {', '.join(dict.fromkeys(s.name for s in trace.steps))}")
         trace.steps = [s for s in trace.steps if s.name in stage]
-    forms = {"text": trace.text, "json": lambda: json.dumps(trace.to_json(), indent=1), "html": lambda: page(trace)}
+    forms: dict[str, Callable[[], str]] = {
+        "text": trace.text, "json": lambda: json.dumps(trace.to_json(), indent=1), "html": lambda: page(trace) if stage else report(trace, other),
+    }  # fmt: skip
     if format not in forms:
         raise LabError(f"unknown format {format!r}", hint=f"one of: {', '.join(forms)}")
+    if view or other is not None:
+        shown = trace.view(view or "compare", **({} if other is None else {"other": other}))
+        title = str(shown.data.get("title", shown.name))
+        forms = {"text": shown.text, "json": lambda: json.dumps(shown.data, indent=1), "html": lambda: document(title, shown.html())}
     print(forms[format]())
 
 

@@ -11,6 +11,7 @@ import functools
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -107,16 +108,26 @@ STEPS: tuple[str, ...] = ("capture", "joint", *dict.fromkeys(p.name for p in (*J
 """The name of every step, in the order in which a trace has them."""
 
 
+def begins(observe: Observer | None) -> Callable[[str, str], Any]:
+    """Told of (name, part) as a step begins: the observer's ``begin``, where it has one (``progress.py``)."""
+    return getattr(observe, "begin", _nobody)
+
+
+def _nobody(name: str, part: str) -> None: ...
+
+
 class Runner:
     """Runs steps, times them, checks artifacts at the boundaries when asked to, and tells the observer."""
 
     def __init__(self, options: Options, observe: Observer | None, graph: int = 0, refuse: Callable[[Unsupported], None] = lambda error: None) -> None:
         self.options, self.observe, self.graph, self.refuse = options, observe, graph, refuse
+        self.begin = begins(observe)
         self.spent = 0.0  # seconds of the steps so far
         self.made: portable.Compiled | None = None  # by the last backend that has a form as data
 
     def step(self, name: str, before: Artifact | None, run: Callable[[], Any], part: str = "") -> Any:
         mark = before.fingerprint() if self.options.check and before is not None else ""
+        self.begin(name, part)
         start = time.perf_counter()
         after = run()
         seconds = time.perf_counter() - start
@@ -191,6 +202,7 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
             layouts = {name: view.stride for name, view in kept.items()}
             kernels["backward"] = to_kernels(part.backward, run, "backward", loop_steps(layouts=layouts, lent=lent))
         start = time.perf_counter()
+        run.begin("build", " and ".join(kernels))
         programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
     seconds = time.perf_counter() - start
     size = sum(len(k.source) for k in kernels.values())
@@ -260,6 +272,7 @@ def find_backend(backend: str | Callable[..., Any]) -> Find:
 
     def run_users(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
         module = fork(graph.module, graph.stage)
+        run.begin(f"backend {getattr(users, '__name__', type(users).__name__)}", "")
         return handed_back(users(module, args), module)
 
     return run_users
@@ -268,7 +281,7 @@ def find_backend(backend: str | Callable[..., Any]) -> Find:
 class Capturing:
     """How the frames of one compiled function are captured and compiled; a runner for each.
 
-    watch: gives the observer of a compile, and its number there; refused: see ``Converter.refused``; keep: is told of each function that was
+    watch: gives the observer of a compile, and where its number there comes from; refused: see ``Converter.refused``; keep: is told of each function that was
     captured whole, with what was made of its graph."""
 
     def __init__(
@@ -277,7 +290,7 @@ class Capturing:
         settings: Options,
         fullgraph: bool,
         dynamic: bool | None,
-        watch: Callable[[], tuple[Observer | None, int]],
+        watch: Callable[[], tuple[Observer | None, Iterator[int]]],
         refused: Callable[[], Callable[..., None]],
         keep: Callable[[Captured, portable.Compiled | None], None] | None = None,
     ) -> None:
@@ -309,6 +322,14 @@ class Capturing:
         breaks = () if specialization.stop is None else (specialization.stop.found,)
         if observe is not None:
             self._told_of("capture", Capture(frame, specialization, breaks, shots), time.perf_counter() - start)
+        start = time.perf_counter()
+        observe, graphs = self.watch()
+        begins(observe)("capture", "")
+        specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
+        breaks = () if specialization.stop is None else (specialization.stop.found,)
+        seconds = time.perf_counter() - start
+        run = self.runner = Runner(self.settings, observe, next(graphs), functools.partial(self.refused(), frame.code))
+        run.tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", run.graph))
         return specialization
 
     def _told_of(self, name: str, seen: Capture, seconds: float) -> None:

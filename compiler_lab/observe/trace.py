@@ -9,11 +9,13 @@ Left out: code objects and tensors are never saved.
 
 from __future__ import annotations
 
+import io
 import json
 import linecache
 import os
 import platform
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 ABOUT_FRAMES = ("film", "break", "recompile")
 """Steps that tell of a frame and make no graph."""
 FORMAT, VERSION = "compiler-lab-trace", 1
+# What zipfile and json say of files that are truncated, foreign, encrypted, packed in a way unknown here, or nested without end.
+DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,10 @@ class LoadedArtifact(Artifact):
     """An artifact out of a saved trace: plain data that answers everything but ``run``."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self.type, self.stage = str(data["type"]), str(data["stage"])
-        self._text = str(data["text"])
-        self._items = tuple(_item(i) for i in data["items"])
-        self.decisions = tuple(Decision(d["kind"], tuple(d["subject"]), d["outcome"], d["reason"], d["facts"]) for d in data["decisions"])
+        self.type, self.stage = _str(data["type"]), _str(data["stage"])
+        self._text = _str(data["text"])
+        self._items = tuple(map(_item, _list(data["items"])))
+        self.decisions = tuple(map(_decision, _list(data["decisions"])))
 
     def text(self) -> str:
         return self._text
@@ -124,6 +128,12 @@ class Trace:
 
         return view(self, name, **options)
 
+    def to_html(self, path: str | os.PathLike[str], other: Trace | None = None) -> None:
+        """Writes one page with every view that applies to this trace, and with ``other`` the two side by side; it needs no network and no kernel."""
+        from .page import save_report
+
+        save_report(self, path, other)
+
     def text(self) -> str:
         """Each step's result under a heading."""
         return "\n\n".join(f"== {s.name}{f' ({s.part})' if s.part else ''}, graph {s.graph}, {s.seconds * 1e3:.1f} ms\n{s.after.text()}" for s in self.steps)
@@ -163,11 +173,19 @@ class Trace:
         try:
             artifacts = [LoadedArtifact(a) for a in data["artifacts"]]
             steps = [
-                Step(s["name"], None if s["before"] is None else artifacts[s["before"]], artifacts[s["after"]], s["seconds"], s["part"], s["graph"])
+                Step(
+                    _str(s["name"]),
+                    None if s["before"] is None else artifacts[s["before"]],
+                    artifacts[s["after"]],
+                    float(s["seconds"]),
+                    _str(s["part"]),
+                    int(s["graph"]),
+                )
                 for s in data["steps"]
             ]
-            return Trace(data["title"], steps, {k: list(v) for k, v in data["sources"].items()}, dict(data["environment"]))
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            sources = {file: [_str(line) for line in _list(lines)] for file, lines in data["sources"].items()}
+            return Trace(_str(data["title"]), steps, sources, {k: _str(v) for k, v in data["environment"].items()})
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise InvalidIR("this trace is damaged", why=f"{type(error).__name__}: {error}", hint="record it again") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -183,11 +201,11 @@ class Trace:
         """Reads what ``save`` wrote, or bare JSON. Raises ``InvalidIR`` for anything else, ``FileNotFoundError`` for nothing."""
         raw = Path(path).read_bytes()
         try:
-            if zipfile.is_zipfile(path):
-                with zipfile.ZipFile(path) as archive:
+            if zipfile.is_zipfile(whole := io.BytesIO(raw)):
+                with zipfile.ZipFile(whole) as archive:
                     raw = archive.read("trace.json")
             data = json.loads(raw)
-        except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        except DAMAGE as error:
             raise InvalidIR(f"{Path(path).name} is not a trace", why=str(error), hint="open a file written by Trace.save or --json") from error
         if not isinstance(data, dict):
             raise InvalidIR(f"{Path(path).name} is not a trace", hint="open a file written by Trace.save or --json")
@@ -208,4 +226,26 @@ def source_files(items: Iterable[Item]) -> dict[str, list[str]]:
 
 
 def _item(data: Mapping[str, Any]) -> Item:
-    return Item(data["id"], data["kind"], data["text"], tuple(data["parents"]), tuple(Location(**location) for location in data["stack"]), data["facts"])
+    stack = tuple(map(_location, data["stack"]))
+    return Item(_str(data["id"]), _str(data["kind"]), _str(data["text"]), tuple(map(_str, _list(data["parents"]))), stack, dict(data["facts"]))
+
+
+def _location(data: Mapping[str, Any]) -> Location:
+    return Location(_str(data["file"]), int(data["line"]), _str(data["function"]), *(int(data[k]) for k in ("column", "end_line", "end_column")))
+
+
+def _decision(data: Mapping[str, Any]) -> Decision:
+    subject = tuple(map(_str, _list(data["subject"])))
+    return Decision(_str(data["kind"]), subject, _str(data["outcome"]), _str(data["reason"]), dict(data["facts"]))
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} stands where a text should")
+    return value
+
+
+def _list(value: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{value!r:.60} stands where a list should")
+    return value

@@ -73,7 +73,7 @@ class View(Report):
         except ImportError as error:
             print(f"live views need {error.name}: pip install anywidget; this is the static one")
             return self
-        made: Any = live(self.name, self.html(), VIEWS[self.name].values, self.answer)
+        made: Any = live(self.name, self.html(), VIEWS[self.name].values, self.answer, self.text())
         made.static = self.static
         return made
 
