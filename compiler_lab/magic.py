@@ -178,7 +178,7 @@ class CompileInspect(Magics):
         if options.stack != "torch":
             compiles.append(session.compile(function, backend=options.backend, fullgraph=options.fullgraph, dynamic=options.dynamic))
         if options.stack != "lab":
-            backend: str = TORCH_BACKENDS.get(options.backend, options.backend)
+            backend = TORCH_BACKENDS.get(str(options.backend), str(options.backend))
             compiles.append(torch.compile(afresh(function), backend=backend, fullgraph=options.fullgraph, dynamic=options.dynamic))
         renamed = ast.copy_location(ast.Call(ast.copy_location(ast.Name(HIDDEN, ast.Load()), call.func), call.args, call.keywords), call)
         alone = options.device is None and len(compiles) == 1

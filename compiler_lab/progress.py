@@ -88,6 +88,7 @@ class Progress:
 
     def __init__(self, observe: Observer, surface: Surface, after: float) -> None:
         self.observe, self.surface, self.after = observe, surface, after
+        self.__self__ = getattr(observe, "__self__", None)  # as of ``trace.append``: the session knows by it which trace is recorded
         self.done: list[tuple[str, str, float]] = []
         self.now: tuple[str, str, float] | None = None
         self.compiles, self.started, self.interrupted = 0, 0.0, False

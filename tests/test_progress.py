@@ -1,4 +1,4 @@
-"""Progress: told as steps begin, shown only of long compiles, gone when they end, one line after an interrupt; a compile that was interrupted is begun again."""
+"""Progress: told as steps begin, shown only of long compiles, gone when they end, one line after an interrupt; what was interrupted is begun again."""
 
 from __future__ import annotations
 

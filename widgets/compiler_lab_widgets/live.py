@@ -24,7 +24,7 @@ def live(name: str, html: str, values: Mapping[str, Any], answer: Callable[[Any]
     """The widget. ``values``: name -> first value (bool, int, float, str, list or dict), each a synchronised trait of the widget.
     ``html`` and ``text`` stand in the output beside the widget: they are what is shown where its kernel is gone, or was never there."""
     traits = {n: TRAITS[type(v)](v).tag(sync=True) for n, v in values.items()}
-    fields = {"_esm": f"{script(name)}\nexport default widget(start);\n", "html": traitlets.Unicode().tag(sync=True), **traits}
+    fields: dict[str, Any] = {"_esm": f"{script(name)}\nexport default widget(start);\n", "html": traitlets.Unicode().tag(sync=True), **traits}
     fields["_repr_mimebundle_"] = lambda widget, **wanted: _beside(anywidget.AnyWidget._repr_mimebundle_(widget, **wanted), html, text or name)
     made: Any = type(f"Live{name.title()}", (anywidget.AnyWidget,), fields)(html=html)
     made.on_msg(lambda widget, content, buffers: _reply(widget, content, answer))
