@@ -153,6 +153,8 @@ def test_options_complete(shell: InteractiveShell) -> None:
     assert {"--backend", "--stage", "--html"} <= complete("--", "%%compile_inspect --")
     assert "plan-memory" in complete("pl", "%compile_inspect --stage pl")
     assert {"aot_eager", "lab"} <= complete("", "%compile_inspect --backend ")
+    assert {"lab", "torch", "both"} <= complete("", "%compile_inspect --stack ")
+    assert "pipeline" in complete("pi", "%%compile_inspect --view pi")
 
 
 def test_the_steps_a_trace_has_are_those_that_are_offered(shell: InteractiveShell, tmp_path: Path) -> None:
@@ -219,3 +221,52 @@ def test_a_function_without_source_is_shown_all_the_same(shell: InteractiveShell
     result, out = run(shell, "%compile_inspect k(x)")
     assert result.error_in_exec is None
     assert "Source not available" in page(out)
+
+
+def test_both_stacks_are_shown_beside_each_other_and_kept(shell: InteractiveShell, tmp_path: Path) -> None:
+    result, out = run(shell, f"%compile_inspect --stack both --backend aot_eager --no-progress --json {tmp_path / 'a.zip'} --trace pair f(x)")
+    assert result.error_in_exec is None and result.result.equal(shell.user_ns["f"](shell.user_ns["x"]))
+    assert 'data-view="compare"' in page(out)
+    pair = shell.user_ns["pair"]
+    assert (pair.lab.title, len(pair.torch.steps) > 0) == ("f(x)", True)
+    assert Trace.load(tmp_path / "a.torch.zip").steps[0].name == pair.torch.steps[0].name
+
+
+def test_a_cell_that_calls_torch_compile_is_recorded_as_it_is(shell: InteractiveShell) -> None:
+    _, out = run(shell, "%%compile_inspect --stack torch --stage capture\ntorch.compile(f, backend='eager')(x)")
+    assert "relu" in page(out)
+
+
+def test_views_are_chosen_compared_and_live(shell: InteractiveShell) -> None:
+    run(shell, "%compile_inspect --backend eager --trace first f(x)")
+    _, out = run(shell, "%compile_inspect --backend eager --compare first f(x)")
+    assert 'data-view="compare"' in page(out)
+    _, out = run(shell, "%compile_inspect --backend eager --view pipeline --live f(x)")
+    (data,) = [o.data for o in out.outputs if "text/html" in o.data]
+    assert "application/vnd.jupyter.widget-view+json" in data and 'data-view="pipeline"' in data["text/html"], "the static form stands beside the widget"
+    assert "relu" in data["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--dynamic --static", "say the opposite"),
+        ("--stack tinygrad", "stacks: lab, torch, both"),
+        ("--view nothing", "views: pipeline"),
+        ("--view compare", "needs --stack both"),
+        ("--compare nothing_there", "neither a trace nor a file"),
+        ("--device nowhere", "--device nowhere"),
+        ("--live --text", "--live shows widgets"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_in_words(shell: InteractiveShell, options: str, says: str) -> None:
+    result, out = run(shell, f"%compile_inspect {options} f(x)")
+    assert type(result.error_in_exec).__name__ == "UsageError" and says in str(result.error_in_exec)
+    assert not out.outputs
+
+
+def test_sizes_are_symbolic_when_asked(shell: InteractiveShell) -> None:
+    run(shell, "%compile_inspect --backend eager --dynamic --trace moving f(x)")
+    run(shell, "%compile_inspect --backend eager --static --trace fixed f(x)")
+    texts = [shell.user_ns[name].stage("capture").text() for name in ("moving", "fixed")]
+    assert "[4, 8]" in texts[1] and "[4, 8]" not in texts[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CONDA_NAMES = {"torch": "pytorch", "playwright": "playwright-python"}
+CONDA_NAMES = {"graphviz": "python-graphviz", "torch": "pytorch", "playwright": "playwright-python"}
 
 
 def requirements() -> dict[str, str]:

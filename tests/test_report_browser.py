@@ -48,9 +48,9 @@ def test_links_become_tabs(context: Any, file: Path, trace: Trace, request: pyte
 
 
 def test_without_script_every_view_can_be_read(chromium: Any, file: Path, trace: Trace) -> None:  # noqa: F811
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
+    silent = chromium.new_context(java_script_enabled=False)
+    page = silent.new_page()
     page.goto(file.as_uri())
     parts = page.locator(".clab-part")
     assert parts.count() == len(views_of(trace, trace)[0]) and all(parts.nth(k).is_visible() for k in range(parts.count()))
-    context.close()
+    silent.close()
