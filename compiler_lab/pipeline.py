@@ -11,7 +11,6 @@ import functools
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -281,7 +280,7 @@ def find_backend(backend: str | Callable[..., Any]) -> Find:
 class Capturing:
     """How the frames of one compiled function are captured and compiled; a runner for each.
 
-    watch: gives the observer of a compile, and where its number there comes from; refused: see ``Converter.refused``; keep: is told of each function that was
+    watch: gives the observer of a compile, and its number there; refused: see ``Converter.refused``; keep: is told of each function that was
     captured whole, with what was made of its graph."""
 
     def __init__(
@@ -290,7 +289,7 @@ class Capturing:
         settings: Options,
         fullgraph: bool,
         dynamic: bool | None,
-        watch: Callable[[], tuple[Observer | None, Iterator[int]]],
+        watch: Callable[[], tuple[Observer | None, int]],
         refused: Callable[[], Callable[..., None]],
         keep: Callable[[Captured, portable.Compiled | None], None] | None = None,
     ) -> None:
@@ -312,6 +311,7 @@ class Capturing:
             run.tell(Step("recompile", None, point, 0.0, "", number))
         self.missed.clear()
         shots = shots_of(frame, self.history) if self.settings.film and observe is not None else None
+        run.begin("capture", "")
         start = time.perf_counter()
         try:
             specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
@@ -322,14 +322,6 @@ class Capturing:
         breaks = () if specialization.stop is None else (specialization.stop.found,)
         if observe is not None:
             self._told_of("capture", Capture(frame, specialization, breaks, shots), time.perf_counter() - start)
-        start = time.perf_counter()
-        observe, graphs = self.watch()
-        begins(observe)("capture", "")
-        specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
-        breaks = () if specialization.stop is None else (specialization.stop.found,)
-        seconds = time.perf_counter() - start
-        run = self.runner = Runner(self.settings, observe, next(graphs), functools.partial(self.refused(), frame.code))
-        run.tell(Step("capture", None, Capture(frame, specialization, breaks), seconds, "", run.graph))
         return specialization
 
     def _told_of(self, name: str, seen: Capture, seconds: float) -> None:

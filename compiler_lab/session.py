@@ -154,10 +154,10 @@ def _compile_one(
     graphs = itertools.count()  # numbers the graphs of this function, unless a recording numbers them
     made: list[Capturing] = []
 
-    def watch() -> tuple[Observer | None, Iterator[int]]:
-        """Who is told of a compile, and where its number there comes from."""
+    def watch() -> tuple[Observer | None, int]:
+        """Who is told of a compile, and its number there."""
         record = _recording.get() if observe is None else None
-        return (record.observe, record.graphs) if record else (observe, graphs)
+        return (record.observe, next(record.graphs)) if record else (observe, next(graphs))
 
     def capturing() -> Capturing:
         if not made:

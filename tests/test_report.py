@@ -39,7 +39,9 @@ def test_the_report_has_every_view_that_applies(trace: Trace, tmp_path: Path) ->
         assert any(i.endswith(f"-{name}") for i in page.ids) and view.html() in text
     targets = re.findall(r'<li><a href="#([^"]+)" id', text)
     assert len(targets) == len(found) and set(targets) <= set(page.ids), "the links lead to sections"
-    assert VIEWS["compare"].title not in report(trace).split("<main>")[0].split("Not in this report")[0], "what needs another trace is named at the end"
+    assert VIEWS["compare"].title not in report(trace).split('<div class="clab-parts">')[0].split("Not in this report")[0], (
+        "what needs another trace is named at the end"
+    )
 
 
 def test_the_report_of_a_loaded_trace_is_the_same(trace: Trace) -> None:
@@ -169,7 +171,7 @@ for format, holds in (("text", "sin"), ("json", '"title"'), ("html", "<!doctype 
     done = run("show", r"{tmp_path}/r.zip", "--view", "pipeline", "--format", format)
     assert done.exit_code == 0 and holds in done.output, done
 assert json.loads(run("show", r"{tmp_path}/r.zip", "--view", "pipeline", "--format", "json").output)["steps"][0]["name"] == "capture"
-assert "<main>" in run("show", r"{tmp_path}/r.zip", "--format", "html").output
+assert "clab-parts" in run("show", r"{tmp_path}/r.zip", "--format", "html").output
 assert "views: pipeline" in str(run("show", r"{tmp_path}/r.zip", "--view", "nothing").exception)
 assert "lab, first" in run("show", r"{tmp_path}/r.zip", "--compare", r"{tmp_path}/r.zip").output
 """

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.artifact import Artifact, Item, Plain
-from ..core.errors import UnknownOption
+from ..core.errors import UnknownOption, Unsupported
 from ..core.provenance import Location, is_library
 from .graph_fold import fold
 from .graph_marks import merged
@@ -85,7 +85,9 @@ def _step(trace: Trace, stage: str, part: str, graph: int | None) -> Step:
         if found and _items(step.after, part):
             return step
     known = dict.fromkeys(f"{s.name} {s.part}".strip() for s in trace.steps if _items(s.after, s.part))
-    raise UnknownOption(f"no graph of step {f'{stage} {part}'.strip() or 'any'!r} in this trace", hint=f"steps with graphs: {', '.join(known) or 'none'}")
+    if not known:
+        raise Unsupported("this trace has no graph", reason="no-graph", why="nothing was captured", hint="see its graph breaks")
+    raise UnknownOption(f"no graph of step {f'{stage} {part}'.strip()!r} in this trace", hint=f"steps with graphs: {', '.join(known)}")
 
 
 def _has(trace: Trace, stage: str, part: str) -> bool:

@@ -23,4 +23,4 @@ def render(data: Mapping[str, Any]) -> str:
     for s in sections:
         at = f"{ident}-{s['name']}"
         parts += f'<section class="clab-part" id="{at}" aria-labelledby="{ident}-tab-{s["name"]}">{s["html"]}</section>'
-    return f"{frame('report', ident, data['title'], data['head'], body)}<main>{parts}</main>"
+    return f'{frame("report", ident, data["title"], data["head"], body)}<div class="clab-parts">{parts}</div>'
