@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from compiler_lab_widgets.frame import asset
 
 import compiler_lab
 from compiler_lab.core.errors import Unsupported
@@ -169,3 +170,11 @@ def test_a_view_is_a_page_of_its_own(traces: dict[str, Trace], name: str, tmp_pa
     opened(traces["loaded"], name).save(tmp_path / "view.html")
     text = (tmp_path / "view.html").read_text()
     assert text.startswith("<!doctype html>") and text.count("</html>") == 1
+
+
+@each
+def test_a_views_style_leaves_the_frame_of_other_views_alone(name: str) -> None:
+    """A page holds several, each with its own style element, which applies to the whole page."""
+    rules = re.sub(r"\{[^{}]*\}", "{}", asset(f"{name}_view.css"))
+    selectors = [s.strip() for part in re.findall(r"[^{}]+(?=\{)", rules) for s in part.split(",")]
+    assert not [s for s in selectors if re.search(r"\.clab-(body|head|live)\b", s) and f".clab-{name}" not in s]
