@@ -41,7 +41,7 @@ types: env
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 tests: env
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests
+	$(BIN)/python -m pytest -p no:nbval -n $(JOBS) --dist loadfile tests
 
 notebooks: env
 	$(BIN)/python -m pytest --nbval labs solutions --nbval-current-env --nbval-cell-timeout 120 --nbval-sanitize-with labs/sanitize.cfg -n $(JOBS) --dist loadscope

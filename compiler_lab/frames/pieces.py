@@ -195,11 +195,11 @@ class Pieces:
         limit = self.converter.options.recompile_limit
         if len(piece.entries) >= limit or piece.compiled > limit * THRASHING:
             piece.left = True
-            self.converter.timeline.limit(piece.root, len(piece.entries), piece.entries, locals)
+            self.converter.timeline.limit(code, len(piece.entries), piece.entries, locals)
             return None
         del locals[GLOBALS]
         if piece.entries:
-            self.converter.timeline.recompiled(piece.root, len(piece.entries) + 1, piece.entries, locals)
+            self.converter.timeline.recompiled(code, len(piece.entries) + 1, piece.entries, locals)
         builtins = FunctionType(code, globals, None, None, cells).__builtins__  # type: ignore[attr-defined]
         entry = self.converter.frame(FrameInput(code, locals, globals, builtins, cells), hooked=False)
         if entry is not None:

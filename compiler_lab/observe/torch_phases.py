@@ -6,6 +6,7 @@ Always holds: an event that never ended has no time. PyTorch's counterpart: ``to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +59,7 @@ class Clock:
                     break
 
     def total(self, *names: str) -> float:
-        return sum(p.end - p.start for p in self.phases if p.name in names)
+        return math.fsum(p.end - p.start for p in self.phases if p.name in names)
 
 
 def phase_items(clock: Clock) -> tuple[Item, ...]:
