@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import os
 import shutil
@@ -20,6 +21,12 @@ settings.register_profile("lab", deadline=None, derandomize=True, suppress_healt
 settings.load_profile("lab")
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has made stays to the end: thousands of tests, and torch. The collections that tests ask for do not walk it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -207,9 +207,9 @@ class Maker:
         c = self.choose
         kind = c.choices(list(ROWS), [often for often, _ in ROWS.values()])[0]
         row = c.choice(ROWS[kind][1])
-        rounds, row = row.startswith("~"), row.removeprefix("~")
-        filled = Filled(self, exact=kind == "cuts")
-        text = filled.fill(row)
+        rounds, exact = row.startswith("~"), kind == "cuts" or row.startswith("!")
+        filled = Filled(self, exact=exact)
+        text = filled.fill(row.lstrip("~!"))
         if text is None:
             return
         new = f"t{len(self.values) - len(self.inputs)}"

@@ -9,7 +9,8 @@ Of the row's first tensor: ``<d>`` a dimension, ``<dd>`` two, ``<dims>`` some, `
 ``<wide>`` a shape it expands to, ``<at>`` an index of slices and numbers, ``<shape>`` its shape, ``<index>`` a tensor of places along ``<d>``.
 Numbers: ``<i>`` integer, ``<n>`` a count of 1 to 3, ``<x>`` float, ``<u>`` a float in (0, 1), ``<bool>``; ``<dtype>``, ``<float>`` dtypes.
 A row that begins with ``~`` rounds in a way of its own (another order of sums, other functions): what is decided by a number's last bit does
-not take its result. A row of ``CUTS`` is decided so.
+not take its result. A row of ``CUTS`` is decided so, and one that begins with ``!``. Means that are asked for are those of finite numbers: what
+aten makes of an infinity there depends on the order in which it updates the mean.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ VIEWS = (
     "<T>.mT", "<T>.detach()", "<T+>.swapaxes(<dd>)", "<T>.expand_as(<T>)", "<T+>.unflatten(<d>, (-1, <n>))", "<T>.ravel()", "<T>.contiguous()",
     "<T>.clone()", "torch.atleast_2d(<T>)", "<T+>.tensor_split(2, <d>)[1]", "<T4>.contiguous(memory_format=torch.channels_last)", "<T+>[0]",
     "<T+>[-1]", "<T>.T if <T>.dim() == 2 else <T>", "torch.narrow_copy(<T+>, <d>, 0, 1)", "<T>.reshape(<view>).reshape(<shape>)",
-    "<T+>.as_strided((<n>, 2), (1, 0))", "<T+>.as_strided((2,), (1,), 1)", "<F>.view(torch.int32)", "torch.squeeze_copy(<T>)",
+    "<T+>.as_strided((<n>, 2), (1, 0))", "<T+>.as_strided((2,), (1,), 1)", "!<F>.view(torch.int32)", "torch.squeeze_copy(<T>)",
     "<T>.reshape(-1, <n>)",
 )  # fmt: skip
 
@@ -89,14 +90,15 @@ COPIES = (
     "torch.arange(<shape>[0])", "torch.block_diag(<T2>, <T2>)", "torch.meshgrid(<T1>, <T1>, indexing='ij')[0]",
     "F.pixel_shuffle(<F4>.repeat(1, 4, 1, 1), 2)", "F.one_hot(<I>.remainder(4).long(), 4)", "torch.tril_indices(<n>, 3)[0]", "torch.rot90(<T2>)",
     "torch.cartesian_prod(<T1>, <T1>)", "<T2>.fliplr()", "torch.combinations(<T1>)", "torch.vander(<F1>, 3)",
-    "F.channel_shuffle(<F4>.repeat(1, 2, 1, 1), 2)", "F.pixel_unshuffle(<F4>, 2)", "torch.logspace(0, 1, <n>)", "<T>.fill(<i>)",
+    "F.channel_shuffle(<F4>.repeat(1, 2, 1, 1), 2)", "~F.pixel_unshuffle(F.pad(<F4>.sum((0, 1), keepdim=True), (1, 1, 1, 1)), 2)",
+    "torch.logspace(0, 1, <n>)", "<T>.fill(<i>)",
 )  # fmt: skip
 
 REDUCTIONS = (
     "~<T>.sum()", "~<T+>.sum(<d>)", "~<T+>.sum(<d>, keepdim=True)", "~<T+>.sum(<dims>)", "~<T+>.sum(<d>, dtype=<float>)", "~<F>.mean()",
     "~<F+>.mean(<d>, keepdim=True)", "~<F+>.mean(<dims>)", "~<N>.prod()", "~<N+>.prod(<d>)", "<T+>.amax(<d>)", "<T+>.amin(<dims>, keepdim=True)",
     "<T>.amax()", "<T>.max()", "<T>.min()", "<T+>.max(<d>)[0]", "<N+>.min(<d>, keepdim=True)[0]", "~<F>.var()", "~<F+>.var(<d>)",
-    "~<F+>.std(<d>, keepdim=True)", "~<F+>.var(<dims>, correction=0)", "~torch.var_mean(<F+>, <d>)[0]", "~torch.std_mean(<F+>, <d>)[1]",
+    "~<F+>.std(<d>, keepdim=True)", "~<F+>.var(<dims>, correction=0)", "~torch.var_mean(<F+>, <d>)[0]", "~torch.std_mean(<F+>.nan_to_num(0, 1, -1), <d>)[1]",
     "~<F>.norm()", "~<F+>.norm(1, <d>)", "~<F+>.norm(2, <d>, keepdim=True)", "~torch.linalg.vector_norm(<F+>, float('inf'), <d>)",
     "~<F+>.logsumexp(<d>)", "~<F+>.softmax(<d>)", "~<F+>.log_softmax(<d>)", "~F.softmin(<F+>, <d>)", "~<F+>.softmax(<d>, dtype=<float>)",
     "~<N+>.cumsum(<d>)", "~<T+>.cumsum(<d>, dtype=<float>)", "~<N+>.cumprod(<d>)", "~<F+>.logcumsumexp(<d>)", "<N+>.cummax(<d>)[0]",
@@ -175,9 +177,10 @@ WRITES = (
 )  # fmt: skip
 
 PAIRS = (
-    "<F+>.max(<d>)", "~torch.var_mean(<F+>, <d>)", "~torch.std_mean(<F>)", "<T+>.chunk(2, <d>)[:2]", "<T+>.split(<n>, <d>)[:2]", "<N+>.cummax(<d>)",
+    "<F+>.max(<d>)", "~torch.var_mean(<F+>.nan_to_num(0, 1, -1), <d>)", "~torch.std_mean(<F>.nan_to_num(0, 1, -1))",
+    "<T+>.chunk(2, <d>)[:2]", "<T+>.split(<n>, <d>)[:2]", "<N+>.cummax(<d>)",
     "torch.aminmax(<N>)", "<N+>.sort(<d>, stable=True)", "<T2>.t().unbind()[:2]", "torch.broadcast_tensors(<T>, <T>)", "<T+>.tensor_split(2, <d>)",
-    "<N+>.topk(1, <d>)", "torch.frexp(<F>)", "~torch.native_layer_norm(<F+>, <shape>[-1:], None, None, 1e-5)[:2]", "<F+>.min(<d>)",
+    "<N+>.topk(1, <d>)", "torch.frexp(<F>)", "~torch.native_layer_norm(<F+>.nan_to_num(0, 1, -1), <shape>[-1:], None, None, 1e-5)[:2]", "<F+>.min(<d>)",
     "torch.meshgrid(<T1>, <T1>, indexing='xy')", "torch.max_pool2d_with_indices(<F4>, 2)", "F.adaptive_max_pool2d(<F4>, 2, return_indices=True)",
     "<F+>.median(<d>)", "torch.unique_consecutive(<T1>[:1], return_counts=True)", "~torch.linalg.qr(<F2>[:0])",
 )  # fmt: skip

@@ -57,11 +57,18 @@ GROUPS = (
     Group("guards", ("frames/guard_table.py", "frames/shape_guards.py"), ("test_guards.py", "test_guard_property.py", "test_symbolic_sizes.py")),
     Group(
         "fusion",
-        tuple(f"scheduling/{n}.py" for n in ("fusion", "merge", "respace", "phases", "recompute", "repeat")),
+        tuple(f"scheduling/{n}.py" for n in ("fusion", "merge", "respace", "phases", "recompute", "repeat", "reach")),
         ("test_reasons.py", "test_scheduling.py", "test_sizes.py"),
     ),
-    Group("planner", ("scheduling/memory.py", "scheduling/order.py"), ("test_memory.py", "test_reasons.py", "test_scheduling.py", "test_sizes.py")),
+    Group(
+        "planner",
+        tuple(f"scheduling/{n}.py" for n in ("memory", "order", "in_place", "places")),
+        ("test_memory.py", "test_places.py", "test_peak.py", "test_reasons.py", "test_scheduling.py", "test_sizes.py"),
+    ),
     Group("index", ("lowering/index.py",), ("test_index.py", "test_reasons.py", "test_scheduling.py", "test_sizes.py", "test_lowering.py")),
+    Group("pooling", ("lowering/rows_pooling.py",), ("test_pooling.py", "test_lowering_rows.py")),
+    Group("products", ("lowering/rows_product.py", "lowering/product.py", "codegen/cpp_product.py"), ("test_product.py", "test_fusing.py")),
+    Group("encoder", ("aot/encoder_rows.py",), ("test_encoder.py", "test_decompose.py")),
 )
 
 

@@ -28,8 +28,15 @@ KINDS = (fx.GraphModule, fx.Graph, FakeTensor, FakeTensorMode, types.CodeType, t
 X = torch.ones(2, 3)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def settled() -> None:
+    """What the tests before have left is not looked at: it would be walked hundreds of times."""
+    gc.collect()
+    gc.freeze()
+
+
 def alive() -> Counter[str]:
-    """How many objects of each kind there are."""
+    """How many objects of each kind there are, of those made since."""
     for _ in range(3):
         gc.collect()
     return Counter(kind.__name__ for o in gc.get_objects() for kind in KINDS if issubclass(type(o), kind))

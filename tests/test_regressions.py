@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import compiler_lab
@@ -392,3 +393,37 @@ def test_one_of_several_views_written_by_an_operator_without_a_gradient(backend:
 
     x = torch.tensor([[0.0, 2.0]], requires_grad=True)
     assert compiler_lab.compile(f, backend=backend)(x).tolist() == f(x).tolist() == [1.0]
+
+
+GAPPED: dict[str, Callable[[Tensor], Tensor]] = {
+    "slice_scatter": lambda a: torch.slice_scatter(a, a[:1], 0, 0, 1),
+    "select_scatter": lambda a: torch.select_scatter(a, a[0], 0, 1),
+    "diagonal_scatter": lambda a: torch.diagonal_scatter(a, a.diagonal() * 2),
+    "a diagonal": lambda a: torch.slice_scatter(a.diagonal(), a[0, :1], 0, 0, 1),
+    "turned": lambda a: torch.select_scatter(a.t(), a[0], 0, 1),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", GAPPED)
+def test_a_result_keeps_the_gaps_of_what_it_copies(name: str, backend: str) -> None:
+    """A buffer of ours was dense, and so was the result that a caller saw."""
+    x = torch.arange(64.0).reshape(8, 8)[::2, ::2]
+    got, want = compiler_lab.compile(GAPPED[name], backend=backend)(x), GAPPED[name](x)
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+    assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_torchs_decomposition_refuses_stays_an_operator(dynamic: bool) -> None:
+    """It asks for more than the operator: here for channels."""
+    area = lambda a: F.interpolate(a, size=(2, 3), mode="area")
+    x = torch.ones(1, 0, 40, 9)
+    assert compiler_lab.compile(area, dynamic=dynamic)(x).shape == area(x).shape
+
+
+def test_a_size_that_is_learned_later_does_not_change_a_recorded_graph() -> None:
+    """The backward of cumprod looks at its input's size, which was a symbol in the captured graph."""
+    x = torch.rand(9, requires_grad=True)
+    product = compiler_lab.compile(lambda a: a.cumprod(0), options={"check": True}, dynamic=True)(x)
+    torch.testing.assert_close(product, x.cumprod(0))

@@ -182,6 +182,10 @@ class _Decomposer:
             if own and not self.joint.spec.symbolic:
                 raise
             return NotImplemented  # torch's row looks at numbers: the operator stays, and what the row began is dead
+        except RuntimeError:
+            if own:
+                raise
+            return NotImplemented  # torch's row refuses what the operator takes, tensors without elements for one
 
     def conform(self, old: fx.Node, result: Any) -> Any:
         """The row's results with dtype and layout of what was recorded."""

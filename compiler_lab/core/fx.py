@@ -20,6 +20,7 @@ from .artifact import Artifact, Decision, Item
 from .errors import InvalidIR
 from .provenance import inherit, parents_of, stack_of
 from .recompiled import HINT, WHY, old_line
+from .sizes import SYMBOLIC, written
 
 SHORT = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
@@ -30,12 +31,12 @@ SHORT = {
 def describe(value: Any) -> str:
     """``f32[4, 8]`` for a tensor, with ``{strides}`` where it is not contiguous; repr for plain values."""
     if isinstance(value, torch.Tensor):
-        text = f"{SHORT.get(value.dtype, str(value.dtype).removeprefix('torch.'))}[{', '.join(map(str, value.shape))}]"
+        text = f"{SHORT.get(value.dtype, str(value.dtype).removeprefix('torch.'))}[{', '.join(map(written, value.shape))}]"
         dense = value.layout == torch.strided and not _is_contiguous(value)
-        return text + (f"{{{', '.join(map(str, value.stride()))}}}" if dense else "")
+        return text + (f"{{{', '.join(map(written, value.stride()))}}}" if dense else "")
     if isinstance(value, (tuple, list)):
         return "(" + ", ".join(map(describe, value)) + ")"
-    return repr(value)
+    return written(value) if isinstance(value, SYMBOLIC) else repr(value)
 
 
 def _is_contiguous(value: torch.Tensor) -> bool:

@@ -37,6 +37,11 @@ def plain(n: Any) -> Any:
     return n.node.expr if isinstance(n, SYMBOLIC) else n
 
 
+def written(n: Any) -> str:
+    """As it was recorded: the text of a symbol stays what it is when its size is learned later."""
+    return str(getattr(n.node, "_expr", n)) if isinstance(n, SYMBOLIC) else str(n)
+
+
 def hint(n: Any) -> int:
     """The size at the first call, for plans that are right whatever it is."""
     if type(n) is not torch.SymInt:

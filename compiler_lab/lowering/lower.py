@@ -32,7 +32,7 @@ from .ir import BufferSpec, Output, TensorView
 from .program import LoopProgram
 from .reals import TARGETS, Real, argument, real
 from .rows_activation import ACTIVATIONS
-from .rows_create import CREATE
+from .rows_create import CREATE, apart, spread
 from .rows_extern import EXTERNS
 from .rows_indexed import INDEXED
 from .rows_pointwise import POINTWISE, Pointwise
@@ -42,7 +42,7 @@ from .rows_random import RANDOM
 from .rows_reduction import REDUCTIONS
 from .rows_scan import SCANS
 from .rows_view import VIEWS
-from .sizes import Condition, Conditions, Size, recorded_by, same
+from .sizes import Condition, Conditions, Size, is_number, recorded_by, same
 from .symbols import Reader, is_symbolic, is_tensor, sources, symbols_in
 from .types import LOOP_DTYPES, REDUCED, floating, opmath, result_type, round_number
 
@@ -231,9 +231,15 @@ class _Lowering:
                     view = replace(view, stride=stride)  # those of single elements can be seen as well
                 else:
                     self.builder.enter(value)
-                    view = self.builder.copy(view, self.builder.like(val), "copy")
+                    view = self.laid_out(view, stride, val)
                     self.decide(value, "copy", "layout")
             self.outputs.append(view)
+
+    def laid_out(self, view: TensorView, stride: tuple[int, ...], val: Tensor) -> TensorView:
+        """A copy with the strides of ``val``, also where those leave gaps."""
+        like = self.builder.like(val)
+        gaps = like.stride != stride and is_number(*view.size, *stride) and apart(view.size, stride)
+        return spread(self.builder, view, stride) if gaps else self.builder.copy(view, like, "copy")
 
     def call(self, node: fx.Node) -> None:
         target = node.target

@@ -229,7 +229,7 @@ def as_strided_scatter(
     start = val.storage_offset() if storage_offset is None else storage_offset
     end = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     alike = all(n == 1 or s == t for n, s, t in zip(self.size, self.stride, val.stride(), strict=True))
-    if val.storage_offset() or not alike or not dense(self.size, tuple(val.stride())) or not 0 <= start <= end < spec.numel or not _apart(size, stride):
+    if val.storage_offset() or not alike or not dense(self.size, tuple(val.stride())) or not 0 <= start <= end < spec.numel or not apart(size, stride):
         raise Decline("as_strided of another layout")
     line = TensorView(self.buffer, spec.size, (1,), self.offset, self.dtype)
     target = lambda body, point: ((Index.affine(point, stride, start),), {})
@@ -238,7 +238,17 @@ def as_strided_scatter(
     return replace(made, size=self.size, stride=tuple(val.stride()))
 
 
-def _apart(size: Sequence[int], stride: Sequence[int]) -> bool:
+def spread(b: Builder, view: TensorView, stride: Sequence[int]) -> TensorView:
+    """A copy whose elements lie ``stride`` apart in memory of its own, zeros between them: some of aten's calls keep the gaps of what they copy.
+    The strides are numbers, and no two elements meet (``apart``)."""
+    spec = b.fresh((1 + sum((n - 1) * s for n, s in zip(view.size, stride, strict=True)),), view.dtype)
+    target = lambda body, point: ((Index.affine(point, stride, 0),), {})
+    between = lambda body, _: body.constant(0, view.dtype)
+    made = b.scatter(spec, between, view.size, range(len(view.size)), target, lambda body, point: body.load(view, point), "set")
+    return replace(made, size=view.size, stride=tuple(stride))
+
+
+def apart(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether no two points have one address: each stride steps over all that the smaller ones reach."""
     reach = 0
     for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n > 1):
