@@ -73,7 +73,7 @@ VIEWS = (
     "<T>.mT", "<T>.detach()", "<T+>.swapaxes(<dd>)", "<T>.expand_as(<T>)", "<T+>.unflatten(<d>, (-1, <n>))", "<T>.ravel()", "<T>.contiguous()",
     "<T>.clone()", "torch.atleast_2d(<T>)", "<T+>.tensor_split(2, <d>)[1]", "<T4>.contiguous(memory_format=torch.channels_last)", "<T+>[0]",
     "<T+>[-1]", "<T>.T if <T>.dim() == 2 else <T>", "torch.narrow_copy(<T+>, <d>, 0, 1)", "<T>.reshape(<view>).reshape(<shape>)",
-    "<T+>.as_strided((<n>, 2), (1, 0))", "<T+>.as_strided((2,), (1,), 1)", "!<F>.view(torch.int32)", "torch.squeeze_copy(<T>)",
+    "<T+>.as_strided((<n>, 2), (1, 0))", "<T+>.as_strided((2,), (1,), 1)", "!<F>.clone().view(torch.int32)", "torch.squeeze_copy(<T>)",
     "<T>.reshape(-1, <n>)",
 )  # fmt: skip
 

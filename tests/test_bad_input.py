@@ -65,10 +65,25 @@ INDEXED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "take": lambda x, i: x.take(i) * 2,
     "scatter": lambda x, i: x.scatter(0, i.view(-1, 1), 1.0) * 2,
     "index_add": lambda x, i: x.index_add(0, i, x[: len(i)]) * 2,
+    "index_copy": lambda x, i: x.index_copy(0, i, x[: len(i)]) * 2,
+    "index_fill": lambda x, i: x.index_fill(0, i, 3.0) * 2,
     "index_put": lambda x, i: x.index_put((i,), x[0]) * 2,
     "index_put, accumulated": lambda x, i: x.index_put((i,), x[0], accumulate=True) * 2,
     "negative log likelihood": lambda x, i: F.nll_loss(x[: len(i)], i),
 }
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_below_zero_counts_from_the_end_only_where_it_does_in_eager(name: str) -> None:
+    f, x, index = INDEXED[name], torch.linspace(0, 1, 20).view(5, 4), torch.tensor([0, -1, 1])
+    compiled = compiler_lab.compile(f, fullgraph=True)
+    try:
+        want = f(x, index)
+    except (IndexError, RuntimeError):
+        with pytest.raises((IndexError, RuntimeError)):
+            compiled(x, index)
+    else:
+        torch.testing.assert_close(compiled(x, index), want)
 
 
 @pytest.mark.parametrize("name", INDEXED)

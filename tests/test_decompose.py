@@ -104,6 +104,7 @@ def losses_of_torch(a: Tensor, b: Tensor) -> Tensor:
 def pointwise_of_torch(a: Tensor, b: Tensor) -> Tensor:
     total = F.celu(a) + F.logsigmoid(b) + torch.logit(torch.sigmoid(a), 1e-6) + torch.logaddexp(a, b) + F.prelu(a, b[:, 0].abs().mean())
     total = total + F.glu(torch.cat([a, b], 0), 0) + torch.special.entr(a.abs()) + torch.special.xlog1py(a, b.abs()) + torch.sinc(a)
+    total = total + a.index_copy(0, torch.tensor([1, 0]), b[:2])
     return total + torch.index_select(a, 0, torch.tensor([2, 0, 1])) + torch.rad2deg(a) + torch.deg2rad(b) + torch.addr(a, a[:, 0], b[0]) + torch.rsub(a, b)
 
 

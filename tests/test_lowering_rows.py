@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from compiler_lab.lowering.ir import LoopNode
 from compiler_lab.lowering.lower import ELEMENTWISE, ROWS, lower
 from compiler_lab.lowering.program import LoopProgram
-from compiler_lab.lowering.rows_create import UNWRITTEN
+from compiler_lab.lowering.rows_create import UNWRITTEN, apart
 from compiler_lab.lowering.rows_pooling import POOLING
 from compiler_lab.lowering.rows_scan import SCANS
 
@@ -459,3 +460,12 @@ def test_the_parts_of_a_cat_are_read_without_division() -> None:
     assert isinstance(node, LoopNode)
     assert all(index.is_affine for _, index in node.reads())
     assert [v.size for v in node.outer] == [4, 3, 8]
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=3))
+def test_points_that_are_said_to_lie_apart_do(dims: list[tuple[int, int]]) -> None:
+    """What is written at such strides has no two values for one place; the plain steps of a dense tensor lie apart."""
+    size, stride = zip(*dims, strict=True)
+    places = [sum(i * s for i, s in zip(point, stride, strict=True)) for point in itertools.product(*map(range, size))]
+    assert len(set(places)) == len(places) or not apart(size, stride)
+    assert apart(size, torch.empty(size).stride())

@@ -20,8 +20,8 @@ from compiler_lab.scheduling import places
 from compiler_lab.scheduling.artifact import Schedule
 from compiler_lab.scheduling.fusion import schedule
 from compiler_lab.scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup, Slot
-from compiler_lab.scheduling.memory import plan_memory
-from compiler_lab.scheduling.order import group_reads, group_writes
+from compiler_lab.scheduling.memory import outside, plan_memory
+from compiler_lab.scheduling.order import group_reads, group_writes, held, lifetimes
 
 from .loops import Builder, expanded, permuted, random_program
 
@@ -275,3 +275,28 @@ def test_eager_peak_counts_each_result_until_its_last_reader() -> None:
     program = b.program(b.loop("exp", (d,)))
     assert schedule(program).plan.eager_bytes == 3 * 64
     assert all(reads(n) for n in program.nodes)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6))
+def test_what_an_order_holds(seed: int) -> None:
+    """Group by group, with inputs that are let go after their last reader and results that are kept."""
+    program, _ = random_program(seed, 12)
+    groups = schedule(program, Options(fusion=seed % 2 == 0)).groups
+    outputs = frozenset(o.buffer for o in program.outputs if isinstance(o, TensorView))
+    sizes, own = {s.name: s.cost for g in groups for s in group_writes(g)}, {s.name: s.cost for s in program.inputs}
+    spans, last = lifetimes(groups), {b: i for i, g in enumerate(groups) for b in group_reads(g)}
+    lives = {name: (first, len(groups) if name in outputs else end) for name, (first, end) in spans.items()} | {name: (0, last.get(name, 0)) for name in own}
+    alive = [sum((sizes | own)[name] for name, (first, end) in lives.items() if first <= i <= end) for i in range(len(groups))]
+    most, total = held(groups, sizes, own, outputs)
+    kept = sum(sizes[name] for name in outputs if name in sizes)
+    assert (most, total) == (max(alive, default=sum(own.values())), sum(alive) + kept if groups else sum(own.values()))
+
+
+def test_an_input_that_nobody_reads_counts_until_the_first_group() -> None:
+    b = Builder()
+    read, _ = b.input(64), b.input(4096)
+    program = b.program(b.loop("neg", [read]))
+    s = schedule(program)
+    used, unread = (i.cost for i in program.inputs)
+    assert outside(program, s.groups, s.plan.slots, inputs=True) == used + unread + used

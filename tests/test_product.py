@@ -15,7 +15,8 @@ import compiler_lab
 from compiler_lab import tuning
 from compiler_lab.codegen.artifact import Kernels
 from compiler_lab.core.options import Options
-from compiler_lab.lowering.rows_product import Choice, Product
+from compiler_lab.lowering.ir import TensorView
+from compiler_lab.lowering.rows_product import LEAST, Choice, Product, product_of
 from compiler_lab.runtime.build import build
 from compiler_lab.scheduling.ir import LoopGroup
 
@@ -158,3 +159,12 @@ def test_max_autotune_takes_what_is_faster(template: float, outcome: str, tmp_pa
     chosen = [d for s in steps if s.name == "lower" for d in s.after.decisions if d.reason.startswith("measured")]
     assert len(chosen) >= 5 and {d.outcome for d in chosen} == {outcome}
     assert all(d.facts[tuning.TEMPLATE] == template for d in chosen)
+
+
+def test_the_smallest_product_that_loops_are_made_for() -> None:
+    def product(rows: int, depth: int, columns: int) -> Product | None:
+        left, right = (TensorView("x", size, (size[1], 1), 0, torch.float32) for size in ((rows, depth), (depth, columns)))
+        return product_of("aten.mm.default", (left, right), {}, True)
+
+    assert product(1, LEAST, LEAST) == Product(1, LEAST, LEAST, (LEAST, 1), (LEAST, 1), None, True)
+    assert product(0, LEAST, LEAST) is product(1, LEAST - 1, LEAST) is product(1, LEAST, LEAST - 1) is None

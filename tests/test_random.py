@@ -142,6 +142,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
     "bernoulli": lambda x: torch.empty_like(x).bernoulli_(0.3),
     "uniform": lambda x: x.clone().uniform_(-2, 5),
     "normal": lambda x: x.clone().normal_(1, 3),
+    "standard normal": lambda x: x.clone().normal_(),
     "exponential": lambda x: x.clone().exponential_(2),
     "log_normal": lambda x: x.clone().log_normal_(0.5, 0.25),
     "geometric": lambda x: x.clone().geometric_(0.4),
@@ -169,6 +170,13 @@ def test_every_distribution_is_eagers() -> None:
             assert float((a.quantile(at) - b.quantile(at)).abs().max()) < 0.05 * scale, name
     together = torch.stack([t.float() for t in got[:2]])
     assert abs(float(torch.corrcoef(together)[0, 1])) < 5 / math.sqrt(x.numel())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_where_a_logarithm_is_taken_no_zero_is_drawn(dtype: torch.dtype) -> None:
+    """A uniform number of half precision is 0 once in a few hundred or thousand draws."""
+    drawn = compiler_lab.compile(lambda x: x.clone().exponential_())(torch.zeros(N // 4, dtype=dtype))
+    assert bool((drawn > 0).all()) and bool(drawn.isfinite().all())
 
 
 @pytest.mark.parametrize("backend", ["lab", "aot_eager_decomp"])

@@ -427,3 +427,50 @@ def test_a_size_that_is_learned_later_does_not_change_a_recorded_graph() -> None
     x = torch.rand(9, requires_grad=True)
     product = compiler_lab.compile(lambda a: a.cumprod(0), options={"check": True}, dynamic=True)(x)
     torch.testing.assert_close(product, x.cumprod(0))
+
+
+@pytest.mark.parametrize("read", ["as_strided", "of a view", "scatter"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_copy_that_is_read_by_places_in_its_memory_stays(read: str, backend: str) -> None:
+    """It begins at place 0 of its memory; what it copies began elsewhere, and was read instead."""
+    reads: dict[str, Callable[[Tensor], Tensor]] = {
+        "as_strided": lambda x: x.clone().as_strided((2, 2), (4, 1), 1) + 1,
+        "of a view": lambda x: x.clone().t().as_strided((2, 2), (4, 1), 1) + 1,
+        "scatter": lambda x: torch.as_strided_scatter(x.clone(), x[:2, :2] * 2, (2, 2), (4, 1), 1),
+    }
+    x = torch.arange(24.0).reshape(6, 4)[1:-1]
+    torch.testing.assert_close(compiler_lab.compile(reads[read], backend=backend)(x), reads[read](x), rtol=0, atol=0)
+
+
+def test_a_view_of_an_input_that_is_written_through_another() -> None:
+    def f(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        kept = b.squeeze(-1)
+        torch.mul(b.sign(), 2, out=b)
+        return a.atan(), kept
+
+    def inputs() -> tuple[Tensor, Tensor]:
+        a = torch.arange(-12.0, 12.0).reshape(6, 4)[1:-1]
+        return a, a[..., 1:]
+
+    torch.testing.assert_close(compiler_lab.compile(f)(*inputs()), f(*inputs()))
+
+
+def test_a_total_of_one_number_begins_with_zero() -> None:
+    x = torch.tensor([[-0.0], [0.0], [-1.0]])
+    for f in (lambda a: 1 / a.cumsum(-1), lambda a: 1 / a.cumsum(0), lambda a: 1 / a.cumprod(-1), lambda a: 1 / a[0, 0].cumsum(0)):
+        torch.testing.assert_close(compiler_lab.compile(f)(x), f(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_what_has_no_elements(backend: str) -> None:
+    """A scatter of no steps was an error at once; torch's shape function of the norm's backward divides by their number."""
+
+    def chosen(a: Tensor) -> Tensor:
+        return a.index_select(-1, torch.tensor([], dtype=torch.int64))
+
+    for f, x in ((chosen, torch.randn(3, 3, 0)), (lambda a: F.group_norm(a, 2), torch.randn(4, 2, 0)), (lambda a: F.group_norm(a, 2), torch.randn(0, 2, 4))):
+        a = x.clone().requires_grad_()
+        result = compiler_lab.compile(f, backend=backend)(a)
+        assert result.shape == f(x).shape
+        (grad,) = torch.autograd.grad(result.sum(), a)
+        assert grad.shape == x.shape

@@ -293,6 +293,33 @@ def nll_loss_backward(grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | 
 # -- copies -------------------------------------------------------------------------------------------------------------------
 
 
+def along(index: Tensor, dim: int, size: Sequence[int]) -> Tensor:
+    """Places along ``dim`` for each element of ``size``. Unlike those of ``index`` they are not counted from the end where they are negative: an error."""
+    index = index if index.dtype == torch.int64 else aten._to_copy.default(index, dtype=torch.int64)
+    return index.reshape([-1 if d == dim else 1 for d in range(len(size))]).expand(size)
+
+
+def index_select(x: Tensor, dim: int, index: Tensor) -> Any:
+    if x.dim() == 0:
+        return NotImplemented
+    dim %= x.dim()
+    return aten.gather.default(x, dim, along(index, dim, [*x.shape[:dim], index.numel(), *x.shape[dim + 1 :]]))
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1) -> Any:
+    if x.dim() == 0 or source.dim() != x.dim():
+        return NotImplemented
+    dim %= x.dim()
+    return aten.scatter_add.default(x, dim, along(index, dim, source.shape), source if alpha == 1 else source * alpha)
+
+
+def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    if x.dim() == 0 or source.dim() != x.dim():
+        return NotImplemented
+    dim %= x.dim()
+    return aten.scatter.src(x, dim, along(index, dim, source.shape), source)
+
+
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor | float) -> Any:
     """One value at every index: torch's own row writes a copy in place, in one of its releases, where strides differ."""
     if x.dim() == 0:
@@ -372,6 +399,9 @@ ROWS: dict[OpOverload, Callable[..., Any]] = {
     aten.nll_loss2d_forward.default: nll_loss,
     aten.nll_loss2d_backward.default: nll_loss_backward,
     aten.cat.default: cat,
+    aten.index_select.default: index_select,
+    aten.index_add.default: index_add,
+    aten.index_copy.default: index_copy,
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
     aten.zeros.default: fill_of(0),
@@ -388,9 +418,9 @@ TORCH_ROWS: tuple[str, ...] = (
     "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward", "binary_cross_entropy", "binary_cross_entropy_backward",
     "binary_cross_entropy_with_logits", "soft_margin_loss", "soft_margin_loss_backward", "glu", "glu_backward", "logaddexp", "logaddexp2",
     "heaviside", "sinc", "deg2rad", "rad2deg", "special_entr", "special_xlog1py", "aminmax", "addr", "_safe_softmax", "rsub",
-    "index_select", "trace", "isneginf", "isposinf", "pixel_shuffle", "pixel_unshuffle",
+    "trace", "isneginf", "isposinf", "pixel_shuffle", "pixel_unshuffle",
     "_euclidean_dist", "_fused_rms_norm_backward", "_weight_norm_interface", "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid_generator",
-    "block_diag", "channel_shuffle", "col2im", "diag_embed", "dist", "grid_sampler_2d", "hann_window", "im2col", "index_add", "index_copy",
+    "block_diag", "channel_shuffle", "col2im", "diag_embed", "dist", "grid_sampler_2d", "hann_window", "im2col",
     "isin", "lcm", "linalg_cross", "linspace", "logspace", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
     "multilabel_margin_loss_forward", "mvlgamma", "nansum", "native_dropout_backward", "norm", "reflection_pad1d", "reflection_pad1d_backward",
     "reflection_pad2d", "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d",

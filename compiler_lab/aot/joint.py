@@ -298,8 +298,8 @@ class _Joint:
         try:
             with self.tracer, composed(self.symbolic):
                 result = _Forward(self).run(*(p.tensor for p in self.primals))
-        except RuntimeError as error:
-            if (op := without_kernel(error)) is not None:
+        except (RuntimeError, ArithmeticError) as error:
+            if isinstance(error, RuntimeError) and (op := without_kernel(error)) is not None:
                 what, why = f"{op} does not say what shape its result has", "it has no fake kernel"
                 raise Unsupported(what, reason="no-fake-kernel", where=own_location(stack_of(self.current)), why=why, hint=registration(op)) from error
             raise self.unsupported(self.current, f"{target_name(self.current)} does not run on fake tensors", "trace-failed", str(error)) from error
@@ -370,7 +370,7 @@ class _Joint:
         try:
             with self.tracer, composed(self.symbolic), torch.autograd.set_multithreading_enabled(False), no_autocast():
                 found = iter(torch.autograd.grad(outputs, wanted, tangents, allow_unused=True))
-        except RuntimeError as error:
+        except (RuntimeError, ArithmeticError) as error:  # torch's shape functions divide by numbers of elements
             raise self.unsupported(output, "the gradient does not run on fake tensors", "backward-failed", str(error)) from error
         finally:
             owners.forget()

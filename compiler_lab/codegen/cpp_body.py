@@ -362,7 +362,7 @@ class NodeCode:
         source, size, wrap = n.args
         assert isinstance(source, fx.Node) and isinstance(size, (int, Size))
         value = self.value(source)
-        self.bodies.doomed |= size == 0
+        self.bodies.doomed |= size == 0 and not same(numel(self.node.outer + self.node.inner), 0)
         if wrap:
             value = self.define(f"{value.text} < 0 ? {value.text} + {size} : {value.text}", value.variables, n, torch.int64)
         self.add(f"{BAD_INDEX} |= ({value.text} < 0) | ({value.text} >= {size});", value.variables, n, BAD_INDEX)

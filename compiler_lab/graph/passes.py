@@ -211,6 +211,7 @@ IDENTITIES = frozenset(
     (*RESHAPES, *(f"aten.{n}" for n in ("expand", "permute", "transpose", "t", "squeeze", "unsqueeze", "slice", "alias", "detach", "narrow")))
 )
 COPIES = frozenset({"aten.clone", "aten._to_copy"})
+BY_STORAGE = frozenset(f"aten.{n}" for n in ("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
 
 
 def _layout(node: fx.Node) -> tuple[Any, ...]:
@@ -224,8 +225,15 @@ def _is_same_view(node: fx.Node, base: fx.Node) -> bool:
 
 
 def _is_same_copy(node: fx.Node, base: fx.Node) -> bool:
-    same = isinstance(base.meta.get("val"), torch.Tensor) and _layout(node) == _layout(base)
-    return same and op_name(node) in COPIES and not node.kwargs.get("pin_memory")
+    alike = isinstance(base.meta.get("val"), torch.Tensor) and _layout(node) == _layout(base)
+    if not alike or op_name(node) not in COPIES or node.kwargs.get("pin_memory"):
+        return False
+    return same(node.meta["val"].storage_offset(), base.meta["val"].storage_offset()) or not _counts_from_storage(node)
+
+
+def _counts_from_storage(node: fx.Node) -> bool:
+    """Whether somebody reads it, or a view of it, by places in its storage: a copy begins at 0 there, what it copies may not."""
+    return any(op_name(u) in BY_STORAGE or (is_view(u) and _counts_from_storage(u)) for u in node.users)
 
 
 def _dims(node: fx.Node) -> tuple[int, ...] | None:

@@ -28,7 +28,10 @@ def scanned(b: Builder, self: TensorView, dim: int, kind: ScanKind, spec: Buffer
     d = wrap(dim, len(self.size))
     build = lambda body, point: body.load(self, point).to(spec.dtype if kind in ("sum", "prod") else self.dtype).to(carry)
     if not self.size or self.size[d] == 1:
-        return b.loop(spec, (lambda body, _: body.constant(0, torch.int64)) if kind in ("argmax", "argmin") else build, origin=origin)
+        if kind in ("argmax", "argmin"):
+            return b.loop(spec, lambda body, _: body.constant(0, torch.int64), origin=origin)
+        begins = kind == "sum" and self.size and carry.is_floating_point  # a total begins with 0, which makes 0 of -0
+        return b.loop(spec, (lambda body, point: build(body, point) + 0.0) if begins else build, origin=origin)
     return b.scan(self, d, kind, spec, build, origin=origin)
 
 

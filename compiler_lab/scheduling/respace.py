@@ -106,7 +106,7 @@ def is_indirect(index: Index) -> bool:
 
 
 def calls(node: LoopNode) -> list[fx.Node]:
-    return [n for n in node.body.nodes if n.op == "call_function"]
+    return list(node.body.nodes)
 
 
 def traits_of(node: LoopNode) -> Traits:
