@@ -69,10 +69,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Weights:
-    """Bytes count ``bytes`` times; lifting the ban of a node costs ``bans[node]`` (a node that is not in it is not lifted)."""
+    """Bytes count ``bytes`` times; lifting the ban of a node costs ``bans[node]`` (a node that is not in it is not lifted), which is its price
+    ``price`` times, or nothing where it is paid already."""
 
     bytes: int = 1
     bans: Mapping[fx.Node, float] = field(default_factory=dict[fx.Node, float])
+    price: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class Problem:
             edges += [FlowEdge(f"{node.name}_out", f"{user.name}_in", INFINITE) for user in node.users if user in inside]
         sizes = {n.name: nbytes(n.meta["val"]) for n in self.wanted}
         facts = {"cost_model": self.cost_model, "bytes": sizes, "bans": {n.name: d.reason for n, d in self.bans.items()}}
+        facts |= {"weights": [weights.bytes, weights.price]}
         return FlowNetwork(tuple(edges), None, facts)
 
     def cut(self, weights: Weights = Weights()) -> Cut:
