@@ -92,13 +92,13 @@ class Partition(Artifact):
         if network is None or network.solution is None:
             return ()
         problem = Problem.of(self._parts, self.options.cost_model)
-        kept = [d.subject[0] for d in self.decisions if d.kind == "save" and d.outcome == "saved"]
-        saved = [n for n in problem.wanted if self.joint.id(n) in set(kept)]
+        kept = {d.subject[0] for d in self.decisions if d.kind == "save" and d.outcome == "saved"}
+        saved = [n for n in problem.wanted if self.joint.id(n) in kept]
         facts = record(problem, network, saved, self.recomputed, self.options.activation_memory_budget)
         unit = "bytes" if facts["weights"] == [1, 0] else "weighed"
         paths, cut = len(network.solution.paths), len(facts["cut"])
         text = f"network of {len(facts['nodes'])} nodes: flow {facts['value']:,} {unit} by {paths} paths, cut through {cut} edges"
-        return (Item(f"{self.stage}/network", "network", text, tuple(kept), (), facts),)
+        return (Item(f"{self.stage}/network", "network", text, tuple(f"{self.forward.stage}/{name}" for name in self.saved), (), facts),)
 
     @property
     def _parts(self) -> Parts:

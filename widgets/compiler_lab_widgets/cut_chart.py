@@ -30,7 +30,7 @@ def curve(stops: Sequence[Stop], names: Sequence[str], unit: str) -> str:
         f"{s['operations']:,} operations more</title></circle>"
         for i, s in enumerate(stops)
     )
-    text: Callable[[float, float, str, str], str] = lambda at, top, said, anchor: f'<text x="{at}" y="{top}" text-anchor="{anchor}">{esc(said)}</text>'
+    text: Callable[[float, float, str, str], str] = lambda at, top, said, anchor: f'<text x="{at}" y="{top}" text-anchor="{anchor}">{said}</text>'
     most, floor = f"{work:,}" if work < 1e7 else f"{work:.3g}", TOP + HIGH + 18
     labels = text(LEFT - 8, TOP + 4, most, "end") + text(LEFT - 8, TOP + HIGH, "0", "end") + text(LEFT + 6, TOP + 4, "operations computed again", "start")
     labels += text(LEFT, floor, nbytes(low), "start") + text(WIDE - 20, floor, nbytes(high), "end")
@@ -43,7 +43,7 @@ def curve(stops: Sequence[Stop], names: Sequence[str], unit: str) -> str:
     rows = [
         [
             f"{s['budget']:.4g}", f"{s['counted']:,}", f"{s['bytes']:,}", f"{s['operations']:,}", str(len(s["saved"])),
-            " ".join(f"<code>{esc(names[k])}</code>" for k in s["lifted"]) or "nothing",
+            " ".join(f"<code>{esc(names[int(k)])}</code>" for k in s["lifted"]) or "nothing",
         ]
         for s in stops
     ]  # fmt: skip
