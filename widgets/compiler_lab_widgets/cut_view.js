@@ -3,11 +3,11 @@
 
 import { all, copy, liveOf, make, mount } from "./base.js";
 
-/** [name, what, bytes, ban, unkept, line, fate, input] @typedef {[string, string, number, string, string, string, string, number]} CutNode */
+/** [name, what, bytes, ban, unkept, place in lines, fate, input] @typedef {[string, string, number, string, string, number, string, number]} CutNode */
 /** [tail, head, capacity, flow] @typedef {[number, number, number | null, number]} FlowEdge */
 /** [budget, counted, bytes, operations, kept, lifted] @typedef {[number, number, number, number, number[], number[]]} Stop */
 /**
- * @typedef {{nodes: CutNode[], edges: FlowEdge[], paths: number[][], told: [string, string, string, string[]][], rest: string, value: string,
+ * @typedef {{nodes: CutNode[], lines: string[], edges: FlowEdge[], paths: number[][], told: [string, string, string, string[]][], rest: string, value: string,
  *   side: number[], cut: number[], budget: number, weighed: boolean}} Net
  */
 /** @typedef {{name: string, graph: number, net: Net | null, stops: Stop[], saved: number, around: string}} CutProgram */
@@ -16,9 +16,13 @@ import { all, copy, liveOf, make, mount } from "./base.js";
 /** A capacity as a label. @param {number | null} value */
 export const amountSaid = (value) => (value === null ? "∞" : value < 1e7 ? value.toLocaleString("en") : value.toPrecision(3));
 
+/** Of each network, the number of the edge between two vertices. @type {WeakMap<Net, Map<string, number>>} */
+const numbers = new WeakMap();
+
 /** The edges of path i: [edge, 1 forward or -1 taken back]. @param {Net} net @param {number} i @returns {[number, number][]} */
 export function edgesOf(net, i) {
-  const number = new Map(net.edges.map((e, n) => [`${e[0]},${e[1]}`, n])), way = [0, ...net.paths[i].slice(1), 1];
+  if (!numbers.has(net)) numbers.set(net, new Map(net.edges.map((e, n) => [`${e[0]},${e[1]}`, n])));
+  const number = /** @type {Map<string, number>} */ (numbers.get(net)), way = [0, ...net.paths[i].slice(1), 1];
   return way.slice(1).map((b, k) => {
     const there = number.get(`${way[k]},${b}`);
     return there === undefined ? [/** @type {number} */ (number.get(`${b},${way[k]}`)), -1] : [there, 1];
@@ -48,7 +52,7 @@ export function stepSaid(program, at) {
 
 /** What is known of a node. @param {Net} net @param {{[id: string]: string}} words @param {number} k */
 export function nodeSaid(net, words, k) {
-  const [name, what, bytes, ban, unkept, line, fate, input] = net.nodes[k], inner = net.edges.find((e) => e[0] === 2 + 2 * k && e[1] === 3 + 2 * k);
+  const [name, what, bytes, ban, unkept, place, fate, input] = net.nodes[k], line = net.lines[place], inner = net.edges.find((e) => e[0] === 2 + 2 * k && e[1] === 3 + 2 * k);
   const counts = !inner ? "it belongs to the backward" : inner[2] === null ? `it is not kept: ${words[unkept] ?? unkept}` : `keeping it counts ${inner[2].toLocaleString("en")}`;
   const why = input ? " It is an input, so at hand in the forward only." : ban ? ` It is not to be computed again: ${words[ban] ?? ban}.` : inner ? " It may be computed again." : "";
   return `${name}: ${what}${line ? ` of ${line}` : ""}, ${bytes.toLocaleString("en")} bytes; ${counts}.${why}${fate ? ` Here it is ${fate === "saved" ? "saved" : "computed again"}.` : ""}`;

@@ -4,7 +4,7 @@ In: the plain data of ``compiler_lab.observe.cut_data``. Out: an HTML fragment t
 the end, with flow, capacities and the cut; what is saved and computed again; the curve of the budget; tables that say the same. With script
 (``cut_view.js``) paths go step by step, the slider goes over the budget's stops, and in a widget Python cuts again.
 Always holds: figures are the data's own; a box is one node, its upper half what goes in, its lower what comes out, and between them what keeping it counts;
-the sink stands for all of the backward; no more than ``MOST`` nodes are drawn, those around what is saved, and the rest is counted.
+the sink stands for all of the backward; no more than ``MOST`` nodes are drawn, those around one saved value, and the rest is counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .graph_layout import Picture, Shape, picture
 
 Program = Mapping[str, Any]
 Network = Mapping[str, Any]
-MOST, SOME, FEW, ENDS = 150, 90, 5, 48  # nodes drawn at most; in parts; around one saved value; lines to source and sink at most
+MOST, SOME, READERS, ENDS = 150, 90, 8, 48  # nodes drawn at most; around one; neighbours of one that is read by many; lines to source and sink at most
 HIGH, CHARS = 46, 22
 WHY = (
     "The backward needs values of the forward: each is kept in memory, or computed again from something that is kept. As a network: water flows from the "
@@ -217,7 +217,7 @@ def _inner(net: Network) -> dict[int, int]:
 
 
 def _drawn(net: Network, around: str) -> list[int]:
-    """Every node of the forward, or those around ``around``, or around what is saved, the largest first."""
+    """Every node that needs no tangent, or those around one of them."""
     own = _inner(net)
     if len(own) <= MOST:
         return list(own)
@@ -227,18 +227,21 @@ def _drawn(net: Network, around: str) -> list[int]:
         if tail > 1 and head > 1 and a != b and a in near and b in near:
             near[a].append(b)
             near[b].append(a)
-    nodes = net["nodes"]
-    starts = [k for k in own if nodes[k]["name"] == around] or sorted((k for k in own if nodes[k]["fate"] == "saved"), key=lambda k: (-nodes[k]["bytes"], k))
-    found: dict[int, None] = {}
-    for start in starts:
-        queue = [start] if start not in found else []
-        reach = SOME if around else FEW
-        for k in queue:
-            if len(found) < SOME and reach > 0:
-                reach -= k not in found
-                found[k] = None
-                queue += [n for n in near[k] if n not in found and n not in queue]
+    start = next(k for k in own if net["nodes"][k]["name"] == _middle(net, around))
+    found = {start: None}
+    queue = [start]
+    for k in queue:
+        new = [n for n in near[k][:READERS] if n not in found][: SOME - len(found)]
+        found |= dict.fromkeys(new)
+        queue += new
     return sorted(found)
+
+
+def _middle(net: Network, around: str) -> str:
+    """The node that is asked for, or the largest value that is computed and saved."""
+    known = {net["nodes"][k]["name"]: net["nodes"][k] for k in _inner(net)}
+    computed = [n for n in known.values() if n["fate"] == "saved" and not n["input"]] or list(known.values())
+    return around if around in known else str(max(computed, key=lambda n: n["bytes"])["name"])
 
 
 def _pairs(net: Network, drawn: Sequence[int]) -> dict[tuple[int, int], list[int]]:
@@ -261,7 +264,12 @@ def _svg(net: Network, around: str) -> tuple[str, list[str]]:
     pairs = _pairs(net, drawn)
     ends = [p for p in pairs if p[0] == 0 or p[1] == sink]
     lines = {p: edges for p, edges in pairs.items() if len(ends) <= ENDS or p not in ends}
-    shape = Shape.of({"members": list(range(sink + 1)), "kind": "root", "label": ""}, sink + 1)
+    touch: dict[int, list[str]] = {}
+    for a, b in ends if len(lines) < len(pairs) else ():
+        touch.setdefault(b if a == 0 else a, []).append("source" if a == 0 else "sink")
+    shown = range(1, sink) if touch else range(sink + 1)
+    shape = Shape.of({"members": list(shown), "kind": "root", "label": ""}, sink + 1)
+    shape.parent |= dict.fromkeys({0, sink} - set(shown), shape.count)
     reads: list[list[int]] = [[] for _ in range(sink + 1)]
     for a, b in lines:
         reads[b].append(a)
@@ -271,22 +279,20 @@ def _svg(net: Network, around: str) -> tuple[str, list[str]]:
     backward = len(net["nodes"]) - len(own)
     notes = [f"The sink stands for the backward: {count(backward, 'node')} that need a tangent.", *([made.why] if made.why else [])]
     if len(drawn) < len(own):
-        near = f"those around {around}" if around else "those around what is saved, the largest first"
+        middle = _middle(net, around)
+        near = f"those around {middle}" if around == middle else f"those around {middle}, the largest value that is computed and saved"
         notes.append(
             f"Drawn are {len(drawn)} of the {len(own):,} nodes that need no tangent, {near}. Paths through others are told in words; the table has every node."
         )
     if len(lines) < len(pairs):
         notes.append("Too many edges touch source and sink to be drawn: a box says “source” or “sink” where it has one.")
-    touch = {} if len(lines) == len(pairs) else {p[1] if p[0] == 0 else p[0]: [] for p in ends}
-    for a, b in ends if touch else ():
-        touch[b if a == 0 else a].append("source" if a == 0 else "sink")
     paths = "".join(f'<path d="{made.paths[p]}" data-e="{",".join(map(str, edges))}"/>' for p, edges in lines.items())
     side = set(net["source_side"])
     cut = set(net["cut"])
     boxes = "".join(
         _end(made.boxes[i], "source" if i == 0 else f"sink: the backward ({backward})")
         if i in (0, sink) else _box(net, drawn[i - 1], own[drawn[i - 1]], made.boxes[i], side, cut, touch.get(i, ()))
-        for i in range(sink + 1)
+        for i in shown
     )  # fmt: skip
     size = f'viewBox="0 0 {made.width:.0f} {made.height:.0f}" width="{made.width:.0f}" height="{made.height:.0f}"'
     label = f'role="group" aria-label="The flow network, {count(len(drawn), "node")}"'
@@ -346,11 +352,16 @@ def _options(net: Network) -> str:
 def _fates(p: Program) -> str:
     net = p["network"]
     counts = {} if net is None else {net["nodes"][k]["name"]: net["edges"][i][2] for k, i in _inner(net).items()}
-    row = lambda v: [f"<code>{esc(v['name'])}</code>", "unknown" if v["bytes"] is None else f"{v['bytes']:,}", esc(_reason(v)), esc(v["line"])]
+    row = lambda v: [f"<code>{esc(v['name'])}</code>", "unknown" if v["bytes"] is None else f"{v['bytes']:,}", esc(_reason(v)), esc(_place(v["line"]))]
     saved = [[*row(v)[:2], f"{counts[v['name']]:,}" if counts.get(v["name"]) is not None else "", *row(v)[2:]] for v in p["saved"]]
     kept = more(f"Saved <small>{len(saved)}</small>", table(f"Saved by {p['name']}", SAVED_HEAD, saved), "clab-c-saved")
     again = table(f"Computed again by {p['name']}", ["value", "bytes", "why", "your line"], map(row, p["recomputed"]))
     return kept + more(f"Computed again in the backward <small>{len(p['recomputed'])}</small>", again, "clab-c-redone")
+
+
+def _place(line: str) -> str:
+    """File and number; the text of the line is said where one node is."""
+    return line.partition(" in ")[0]
 
 
 def _tables(net: Network) -> str:
@@ -372,7 +383,7 @@ def _tables(net: Network) -> str:
         if k not in entered:
             return ""
         ban, (capacity, flow) = nodes[k]["ban"], entered[k]
-        why = "an input" if nodes[k]["input"] else words.sentence("ban", ban) or ban
+        why = "an input" if nodes[k]["input"] else ban
         return f"{amount(flow)} of {amount(capacity)}: {why}"
 
     rows: list[list[str]] = []
@@ -380,14 +391,20 @@ def _tables(net: Network) -> str:
         n, (_, _, capacity, flow) = nodes[k], edges[i]
         counts = f"{capacity:,}" if capacity is not None else f"not kept: {UNKEPT.get(n['unkept'], '')}"
         read = ", ".join(readers.get(k, ()))
-        rows.append([n["name"], n["what"], f"{n['bytes']:,}", counts, f"{flow:,}", enters(k), read, where(k), FATES[n["fate"]], n["line"]])
+        rows.append([n["name"], n["what"], f"{n['bytes']:,}", counts, f"{flow:,}", enters(k), read, where(k), FATES[n["fate"]], _place(n["line"])])
     backward = " ".join(f"<code>{esc(n['name'])}</code>" for k, n in enumerate(nodes) if k not in own)
     ways = [[str(i), f"{s['amount']:,}", f"{s['so_far']:,}", esc(s["way"]), esc(", ".join(s["full"]) or "none")] for i, s in enumerate(steps(net), 1)]
     rest = f"<p>{esc(_left_out(net))}</p>" if net["left_out"][0] else ""
     cells = ([esc(cell) for cell in row] for row in rows)
+    bans = dict.fromkeys(n["ban"] for n in nodes if n["ban"])
+    meanings = "".join(f"<dt>{esc(b)}</dt><dd>{esc(words.sentence('ban', b) or b)}</dd>" for b in bans)
     return (
         more(f"The augmenting paths in order <small>{len(ways)}</small>", table("Augmenting paths", PATH_HEAD, ways) + rest, "clab-c-paths")
-        + more(f"The network, node by node <small>{len(rows)}</small>", table("The network", NODE_HEAD, cells), "clab-c-nodes")
+        + more(
+            f"The network, node by node <small>{len(rows)}</small>",
+            f'<dl class="clab-c-bans">{meanings}</dl>' + table("The network", NODE_HEAD, cells),
+            "clab-c-nodes",
+        )
         + more(f"The backward: what hangs on the sink <small>{len(nodes) - len(own)}</small>", f"<p>{backward or 'nothing'}</p>")
     )
 
@@ -401,11 +418,13 @@ def packed(p: Program, around: str = "") -> dict[str, Any]:
     if net is None:
         return {"name": p["name"], "graph": p["graph"], "net": None}
     told = steps(net)
+    lines = {line: i for i, line in enumerate(dict.fromkeys(n["line"] for n in net["nodes"]))}
     return {
         "name": p["name"],
         "graph": p["graph"],
         "net": {
-            "nodes": [[n["name"], n["what"], n["bytes"], n["ban"], n["unkept"], n["line"], n["fate"], int(n["input"])] for n in net["nodes"]],
+            "nodes": [[n["name"], n["what"], n["bytes"], n["ban"], n["unkept"], lines[n["line"]], n["fate"], int(n["input"])] for n in net["nodes"]],
+            "lines": list(lines),
             "edges": net["edges"],
             "paths": net["paths"],
             "told": [[f"{s['amount']:,}", f"{s['so_far']:,}", s["way"], s["full"]] for s in told],

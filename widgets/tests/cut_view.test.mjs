@@ -5,7 +5,8 @@ import { amountSaid, codeOf, edgesOf, flowsAt, nodeSaid, stepSaid, stopSaid } fr
 
 // source -> a -> b -> sink and source -> a -> c -> sink; the second path takes back what the first sent from a to b.
 const net = {
-  nodes: [["a", "input", 64, "", "", "f.py:1", "saved", 1], ["b", "aten.mm", 32, "matmul", "", "", "", 0], ["c", "aten.t", 32, "", "view", "", "recomputed", 0]],
+  nodes: [["a", "input", 64, "", "", 1, "saved", 1], ["b", "aten.mm", 32, "matmul", "", 0, "", 0], ["c", "aten.t", 32, "", "view", 0, "recomputed", 0]],
+  lines: ["", "f.py:1"],
   edges: [[0, 2, null, 40], [2, 3, 40, 40], [3, 4, null, 10], [3, 6, null, 30], [4, 5, 32, 10], [6, 7, null, 30], [5, 1, null, 10], [7, 1, null, 30]],
   paths: [[20, 2, 3, 4, 5], [20, 2, 3, 6, 7], [10, 6, 3]], told: [["20", "20", "source → a → b → sink", []], ["20", "40", "source → a → c → sink", ["keeping a"]]],
   rest: "", value: "40", side: [0, 2], cut: [1], budget: 1, weighed: false,
