@@ -22,6 +22,7 @@ Program = Mapping[str, Any]
 Network = Mapping[str, Any]
 MOST, SOME, READERS, ENDS = 150, 90, 8, 48  # nodes drawn at most; around one; neighbours of one that is read by many; lines to source and sink at most
 HIGH, CHARS = 46, 22
+TOLD = 40  # paths of the text
 WHY = (
     "The backward needs values of the forward: each is kept in memory, or computed again from something that is kept. As a network: water flows from the "
     "source (what is at hand only in the forward) to the sink (the backward). Cutting a node between its two halves means keeping its value, and costs its "
@@ -66,10 +67,12 @@ def text(data: Mapping[str, Any]) -> str:
         net = p["network"]
         if net is not None:
             lines += [f"  {_unit(net)}"]
-            lines += [f"  path {i}: {s['amount']:,}, {s['so_far']:,} so far: {s['way']}" for i, s in enumerate(steps(net), 1)]
+            told = steps(net)
+            lines += [f"  path {i}: {s['amount']:,}, {s['so_far']:,} so far: {s['way']}" for i, s in enumerate(told[:TOLD], 1)]
+            lines += [f"  and {count(len(told) - TOLD, 'path')} more, which the page has"] if len(told) > TOLD else []
             lines += [f"  {_left_out(net)}"] if net["left_out"][0] else []
         lines += [f"  saved: {v['name']}: {_size(v)}: {_reason(v)}" for v in p["saved"]]
-        lines += [f"  computed again: {v['name']}: {_reason(v)}" for v in p["recomputed"]]
+        lines += [f"  computed again: {line}" for line in _again(p)]
         lines += [
             f"  budget {s['budget']:.4g}: {s['counted']:,} bytes counted, {s['bytes']:,} in memory, {s['operations']:,} operations more" for s in p["stops"]
         ]
@@ -152,6 +155,14 @@ def _left_out(net: Network) -> str:
 
 def _size(v: Mapping[str, Any]) -> str:
     return "size unknown" if v["bytes"] is None else f"{v['bytes']:,} bytes"
+
+
+def _again(p: Program) -> list[str]:
+    """What is computed again, by reason."""
+    found: dict[str, list[str]] = {}
+    for v in p["recomputed"]:
+        found.setdefault(_reason(v), []).append(v["name"])
+    return [f"{', '.join(names)}: {reason}" for reason, names in found.items()]
 
 
 def _reason(v: Mapping[str, Any]) -> str:
