@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext, Page
 from compiler_lab.observe.trace import Trace
 
 from .test_browser import PICTURES, Visit, chromium, context  # noqa: F401 # pyright: ignore[reportUnusedImport] - fixtures
-from .test_cut_view import part_of, recorded
+from .test_cut_view import large, part_of, recorded
 
 pytestmark = pytest.mark.browser
 light = pytest.mark.parametrize("context", ["light"], indirect=True)
@@ -134,6 +134,37 @@ def test_the_budget_goes_over_its_stops(context: BrowserContext, file: Path, net
         assert at(".clab-c-mark") == at(f'.clab-c-curve [data-stop="{n}"]')
         assert "budget=" in page.locator(".clab-c-code").inner_text()
     assert nodes and visit.said == [] and visit.asked == []
+
+
+@light
+def test_of_a_large_network_each_path_is_drawn(context: BrowserContext, tmp_path: Path) -> None:  # noqa: F811
+    trace = large()
+    view: Any = trace.view("cut")
+    view.save(tmp_path / "large.html")
+    network = view.data["programs"][0]["network"]
+    visit, names = Visit(context, tmp_path / "large.html"), [n["name"] for n in network["nodes"]]
+    page, own = visit.page, {e[0] // 2 - 1 for e in network["edges"] if e[0] % 2 == 0 and e[1] == e[0] + 1 and e[0] > 1}
+    page.locator(".clab-c-at").focus()
+    for at in range(len(network["paths"]), len(network["paths"]) - 12, -1):
+        page.keyboard.press("ArrowLeft")
+        on = {v // 2 - 1 for v in network["paths"][at - 1][1:]}
+        assert marked(page, ".clab-c-hot") == {names[k] for k in on & own}
+        assert page.locator(".clab-c-now").inner_text().startswith(f"Path {at} ")
+    assert len(marked(page, "")) <= 40 and f"Drawn are {len(marked(page, ''))} of the {len(own)} nodes" in page.locator(".clab-c-drawn").inner_text()
+    far = next(names[k] for k in own if names[k] not in marked(page, ""))
+    page.select_option(".clab-c-node", label=far)
+    page.get_by_role("button", name="Draw around it").click()
+    assert marked(page, "[aria-pressed=true]") == {far} and 40 < len(marked(page, "")) <= 90
+    page.keyboard.press("End")
+    page.locator(".clab-c-at").focus()
+    page.keyboard.press("End")
+    saved = {n["name"] for n in network["nodes"] if n["fate"] == "saved"}
+    assert marked(page, ".clab-c-cut") == saved & marked(page, "") and saved & marked(page, "")
+    page.locator(".clab-c-n[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert marked(page, "[aria-pressed=true]") != {far}, "what is drawn anew is walked by keys"
+    assert visit.said == [] and visit.asked == []
 
 
 def test_without_script_the_cut_is_there(chromium: Any, file: Path, net: Any) -> None:  # noqa: F811

@@ -75,6 +75,105 @@ export function codeOf(graph, wishes) {
   return `trace.stage("partition", graph=${graph}).recut(${given.filter(Boolean).join(", ")})`;
 }
 
+// ---- a part of a large network, laid out here: layers by longest path, in each the order of the neighbours' mean
+
+const NS = "http://www.w3.org/2000/svg", SOME = 90, ALONG = 40, READERS = 8, HIGH = 46, DOWN = 36, ACROSS = 16, CHARS = 22;
+
+/** node -> its own edge, between its halves; a node of the backward has none. @param {Net} net @returns {Map<number, number>} */
+export const ownOf = (net) => new Map(net.edges.flatMap((e, i) => (e[0] > 1 && e[0] % 2 === 0 && e[1] === e[0] + 1 ? [[(e[0] >> 1) - 1, i]] : [])));
+
+/** Edges between two nodes that are both in `among`: [from, to, edge]. @param {Net} net @param {{has(k: number): boolean}} among @returns {[number, number, number][]} */
+const between = (net, among) => net.edges.flatMap((e, i) => {
+  const a = (e[0] >> 1) - 1, b = (e[1] >> 1) - 1;
+  return e[0] > 1 && e[1] > 1 && a !== b && among.has(a) && among.has(b) ? [/** @type {[number, number, number]} */ ([a, b, i])] : [];
+});
+
+/** Up to `most` nodes around those to start with. @param {Net} net @param {number[]} starts @param {number} most */
+export function nearest(net, starts, most) {
+  const own = ownOf(net), /** @type {Map<number, number[]>} */ near = new Map([...own.keys()].map((k) => [k, []]));
+  for (const [a, b] of between(net, own)) { near.get(a)?.push(b); near.get(b)?.push(a); }
+  const found = new Set(starts.filter((k) => own.has(k)));
+  for (const k of found) for (const n of (near.get(k) ?? []).slice(0, READERS)) if (found.size < most) found.add(n);
+  return [...found].sort((a, b) => a - b);
+}
+
+/**
+ * Where the boxes stand: node -> [left, top]. Nodes are in an order in which each comes after what it reads.
+ * @param {number[]} nodes @param {[number, number][]} pairs @param {(k: number) => number} width
+ */
+export function layered(nodes, pairs, width) {
+  /** @type {Map<number, number>} */ const layer = new Map(nodes.map((k) => [k, 0]));
+  /** @type {Map<number, number[]>} */ const above = new Map(nodes.map((k) => [k, []])), below = new Map(nodes.map((k) => [k, []]));
+  /** @param {Map<number, any>} map @param {number} k */
+  const of = (map, k) => map.get(k);
+  for (const [a, b] of [...pairs].sort((p, q) => p[1] - q[1])) {
+    layer.set(b, Math.max(of(layer, b), of(layer, a) + 1));
+    of(above, b).push(a);
+    of(below, a).push(b);
+  }
+  for (const k of nodes) if (!of(above, k).length && of(below, k).length) layer.set(k, Math.min(...of(below, k).map((/** @type {number} */ n) => of(layer, n))) - 1);
+  /** @type {number[][]} */ const rows = [];
+  for (const k of nodes) (rows[of(layer, k)] ??= []).push(k);
+  /** @type {Map<number, number>} */ const x = new Map();
+  /** Side by side, in order, the middle of the row at 0. @param {number[]} row */
+  const pack = (row) => {
+    let left = -(row.reduce((sum, k) => sum + width(k) + ACROSS, 0) - ACROSS) / 2;
+    for (const k of row) { x.set(k, left); left += width(k) + ACROSS; }
+  };
+  const whole = rows.filter(Boolean);
+  whole.forEach(pack);
+  for (let sweep = 0; sweep < 4; sweep++) {
+    const side = sweep % 2 ? below : above;
+    for (const row of sweep % 2 ? [...whole].reverse() : whole) {
+      /** @param {number} k */
+      const mean = (k) => { const n = of(side, k); return n.length ? n.reduce((/** @type {number} */ sum, /** @type {number} */ m) => sum + of(x, m) + width(m) / 2, 0) / n.length : of(x, k) + width(k) / 2; };
+      const wanted = new Map(row.map((k) => [k, mean(k)]));
+      row.sort((a, b) => of(wanted, a) - of(wanted, b));
+      pack(row);
+    }
+  }
+  const left = Math.min(...nodes.map((k) => of(x, k))), right = Math.max(...nodes.map((k) => of(x, k) + width(k)));
+  const at = new Map(whole.flatMap((row, n) => row.map((k) => /** @type {[number, [number, number]]} */ ([k, [of(x, k) - left + ACROSS, 16 + n * (HIGH + DOWN)]]))));
+  return { at, width: right - left + 2 * ACROSS + 40, height: whole.length * (HIGH + DOWN) };
+}
+
+/** @param {string} tag @param {{[name: string]: string | number}} attributes @param {string} [text] */
+function svg(tag, attributes, text = "") {
+  const e = document.createElementNS(NS, tag);
+  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, String(value));
+  if (text) e.textContent = text;
+  return e;
+}
+
+/** The network's picture with some nodes only; what a step changes (labels, sides, the cut) is set by the step. @param {Element} picture @param {Net} net @param {number[]} nodes */
+function drawPart(picture, net, nodes) {
+  const own = ownOf(net), room = (/** @type {number} */ k) => amountSaid(net.edges[own.get(k) ?? 0][2]).length;
+  const width = (/** @type {number} */ k) => Math.max(7.2 * Math.min(net.nodes[k][0].length, CHARS) + 36, 6.4 * (2 * room(k) + 8) + 28, 104);
+  const lines = between(net, new Set(nodes)), { at, ...size } = layered(nodes, lines.map(([a, b]) => [a, b]), width);
+  const edges = svg("g", { class: "clab-c-edges" });
+  for (const [a, b, i] of lines) {
+    const [ax, ay] = at.get(a) ?? [0, 0], [bx, by] = at.get(b) ?? [0, 0], x = ax + width(a) / 2, to = bx + width(b) / 2, middle = (ay + HIGH + by) / 2;
+    edges.append(svg("path", { d: `M${x} ${ay + HIGH}C${x} ${middle} ${to} ${middle} ${to} ${by}`, "data-e": i }));
+  }
+  /** @type {Map<number, string[]>} */ const ends = new Map();
+  for (const [a, b] of net.edges) {
+    if (a === 0) ends.set((b >> 1) - 1, [...(ends.get((b >> 1) - 1) ?? []), "source"]);
+    else if (b === 1 || !own.has((b >> 1) - 1)) { const k = (a >> 1) - 1, known = ends.get(k) ?? []; if (!known.includes("sink")) ends.set(k, [...known, "sink"]); }
+  }
+  const boxes = nodes.map((k) => {
+    const [x, y] = at.get(k) ?? [0, 0], [name, what, bytes, , , , fate] = net.nodes[k], w = width(k);
+    const box = svg("g", { class: `clab-c-n${fate === "recomputed" ? " clab-c-redo" : ""}`, "data-k": k, "data-i": own.get(k) ?? 0 });
+    box.append(svg("title", {}, `${name}: ${what}, ${bytes.toLocaleString("en")} bytes`));
+    for (const h of [0, 1]) box.append(svg("rect", { class: "clab-c-half", x, y: y + (h * HIGH) / 2, width: w, height: HIGH / 2 }), svg("text", { class: "clab-c-side", x: x + w - 4, y: y + (h * HIGH) / 2 + 15 }));
+    box.append(svg("text", { class: "clab-c-name", x: x + 7, y: y + 15 }, name.length <= CHARS ? name : `${name.slice(0, CHARS - 1)}…`), svg("text", { class: "clab-c-cap", x: x + 7, y: y + HIGH - 7 }));
+    if (ends.has(k)) box.append(svg("text", { class: "clab-c-touch", x, y: y - 3 }, ends.get(k)?.join(" and ")));
+    return box;
+  });
+  for (const [name, value] of [["viewBox", `0 0 ${size.width} ${size.height}`], ["width", size.width], ["height", size.height]]) picture.setAttribute(String(name), String(value));
+  picture.setAttribute("aria-label", `The flow network, ${nodes.length} nodes of it`);
+  picture.replaceChildren(edges, ...boxes);
+}
+
 const WHO = "Only Python can cut again: run the code below, or open this view as a widget with view(trace, \"cut\").live().";
 
 /** @param {HTMLElement} root @param {{programs: CutProgram[], words: {[id: string]: string}}} data @param {import("./base.js").Store} store */
@@ -98,11 +197,28 @@ export function start(root, data, store) {
     draw(false); pick(false); told(); stop(ownStop());
   }
 
+  /** Draws a part of a network that is too large for one picture. @param {number[]} starts @param {number} most @param {string} why */
+  function part(starts, most, why) {
+    const net = program().net, note = section().querySelector(".clab-c-drawn");
+    if (!net || !note) return;
+    const nodes = nearest(net, starts, most);
+    drawPart(one(".clab-c-svg"), net, nodes);
+    note.textContent = `Drawn are ${nodes.length} of the ${ownOf(net).size.toLocaleString("en")} nodes that need no tangent, ${why}. The table has every node.`;
+    walk(section());
+    stop(chosen());
+    pick(false);
+  }
+
   /** @param {boolean} tell */
   function draw(tell) {
     const net = program().net;
     if (!net) return;
     const now = position(), many = net.paths.length, end = now > many;
+    if (tell && now && !end && section().querySelector(".clab-c-drawn")) {
+      const own = ownOf(net), way = [...new Set(net.paths[now - 1].slice(1).map((v) => (v >> 1) - 1))].filter((k) => own.has(k));
+      const there = new Set(all(section(), ".clab-c-n").map((box) => Number(box.dataset.k)));
+      if (!way.every((k) => there.has(k))) part(way, ALONG, "those of this path and around it");
+    }
     const flow = end ? net.edges.map((e) => e[3]) : flowsAt(net, now), hot = new Set(now && !end ? edgesOf(net, now - 1).map(([e]) => e) : []);
     const side = new Set(net.side), cut = new Set(net.cut), said = stepSaid(program(), now), slider = /** @type {HTMLInputElement} */ (one(".clab-c-at"));
     slider.value = String(now);
@@ -143,7 +259,8 @@ export function start(root, data, store) {
     one(".clab-c-picked").textContent = said;
     /** @type {HTMLSelectElement} */ (one(".clab-c-node")).value = k < 0 ? "" : String(k);
     for (const box of all(section(), ".clab-c-n")) box.setAttribute("aria-pressed", String(Number(box.dataset.k) === k));
-    for (const css of ["keep", "again", "free", "around"]) /** @type {HTMLButtonElement} */ (one(`.clab-c-${css}`)).disabled = k < 0;
+    for (const css of ["keep", "again", "free"]) /** @type {HTMLButtonElement} */ (one(`.clab-c-${css}`)).disabled = k < 0;
+    /** @type {HTMLButtonElement} */ (one(".clab-c-around")).disabled = k < 0 || !section().querySelector(".clab-c-drawn");
     if (tell && k >= 0) live.textContent = said;
   }
 
@@ -184,7 +301,7 @@ export function start(root, data, store) {
   }
 
   /** The stop that the slider is at: more bytes to the right, as in the curve. */
-  const chosen = () => program().stops.length - 1 - Number(/** @type {HTMLInputElement} */ (one(".clab-c-budget")).value);
+  const chosen = () => program().stops.length - 1 - Number(/** @type {HTMLInputElement | null} */ (section().querySelector(".clab-c-budget"))?.value ?? 0);
 
   /** Asks Python to cut again, once for all wishes that came together. */
   function ask() {
@@ -242,6 +359,11 @@ export function start(root, data, store) {
     on(".clab-c-copy", "click", async () => { live.textContent = (await copy(one(".clab-c-code").textContent ?? "")) ? "Copied" : "The browser did not allow copying"; });
     on(".clab-c-budget", "input", () => { live.textContent = stop(chosen()); });
     on(".clab-c-budget", "change", () => store.set("budget", program().stops[chosen()][0]));
+    walk(part);
+  }
+
+  /** The boxes of a picture: one tab stop, arrow keys, chosen by click and by Enter. @param {HTMLElement} part */
+  function walk(part) {
     const boxes = all(part, ".clab-c-n");
     boxes.forEach((box, i) => {
       box.setAttribute("tabindex", i ? "-1" : "0");
@@ -277,7 +399,14 @@ export function start(root, data, store) {
   store.on("program", show);
   store.on("position", () => { if (!quiet) draw(true); });
   store.on("node", () => pick(!quiet));
-  for (const name of ["must_save", "must_recompute", "around"]) store.on(name, ask);
+  for (const name of ["must_save", "must_recompute"]) store.on(name, ask);
+  store.on("around", () => {
+    const name = store.get("around"), k = program().net?.nodes.findIndex((n) => n[0] === name) ?? -1;
+    if (quiet || k < 0) return;
+    part([k], SOME, `those around ${name}`);
+    draw(false);
+    live.textContent = `Drawn around ${name}.`;
+  });
   store.on("budget", () => {
     if (quiet) return;
     const { stops } = program(), k = stops.findIndex((s) => s[0] <= wishes().budget);

@@ -4,7 +4,8 @@ In: the plain data of ``compiler_lab.observe.cut_data``. Out: an HTML fragment t
 the end, with flow, capacities and the cut; what is saved and computed again; the curve of the budget; tables that say the same. With script
 (``cut_view.js``) paths go step by step, the slider goes over the budget's stops, and in a widget Python cuts again.
 Always holds: figures are the data's own; a box is one node, its upper half what goes in, its lower what comes out, and between them what keeping it counts;
-the sink stands for all of the backward; no more than ``MOST`` nodes are drawn, those around one saved value, and the rest is counted.
+the sink stands for all of the backward; no more than ``MOST`` nodes are drawn, those around one saved value, and the rest is counted; the script draws the
+neighbourhood of each path, and of any node.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def section(p: Program, k: int, around: str = "") -> str:
     )  # fmt: skip
     drawn, notes = _svg(net, around)
     return (
-        f"{start}<p><small>{esc(_unit(net))}</small></p>{tools}{''.join(f'<p><small>{esc(n)}</small></p>' for n in notes)}{drawn}{_legend()}{wishes}"
+        f"{start}<p><small>{esc(_unit(net))}</small></p>{tools}{''.join(map(_note, notes))}{drawn}{_legend()}{wishes}"
         f"{_fates(p)}{heading(4, 'Bytes kept against work done again')}{slider}{curve(p['stops'], [n['name'] for n in net['nodes']], _stops_said(net))}"
         f"{_tables(net)}</section>"
     )
@@ -309,6 +310,12 @@ def _svg(net: Network, around: str) -> tuple[str, list[str]]:
     label = f'role="group" aria-label="The flow network, {count(len(drawn), "node")}"'
     svg = f'<svg class="clab-c-svg" {size} {label}><g class="clab-c-edges">{paths}</g>{boxes}</svg>'
     return f'<div class="clab-scroll clab-c-view" tabindex="0" role="region" aria-label="Picture of the network">{svg}</div>', notes
+
+
+def _note(said: str) -> str:
+    """The sentence about what is drawn has a name, for the script that draws another part."""
+    mark = ' class="clab-c-drawn"' if said.startswith("Drawn") else ""
+    return f"<p><small{mark}>{esc(said)}</small></p>"
 
 
 def _width(name: int, room: int) -> float:

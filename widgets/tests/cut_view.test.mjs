@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { amountSaid, codeOf, edgesOf, flowsAt, nodeSaid, stepSaid, stopSaid } from "../compiler_lab_widgets/cut_view.js";
+import { amountSaid, codeOf, edgesOf, flowsAt, layered, nearest, nodeSaid, ownOf, stepSaid, stopSaid } from "../compiler_lab_widgets/cut_view.js";
 
 // source -> a -> b -> sink and source -> a -> c -> sink; the second path takes back what the first sent from a to b.
 const net = {
@@ -38,4 +38,23 @@ test("a node, a stop and the code are said", () => {
   assert.match(stopSaid(program, 1), /^Budget 0\.25: 1 value kept, 32 bytes \(32 as counted\), 1,200 operations more; c computed again for it\./);
   assert.equal(codeOf(2, { save: ["a"], recompute: [], budget: 0.5 }), 'trace.stage("partition", graph=2).recut(budget=0.5, must_save=["a"])');
   assert.deepEqual([amountSaid(null), amountSaid(1234), amountSaid(12345678)], ["∞", "1,234", "1.23e+7"]);
+});
+
+test("a part of a large network is near what it starts with, and its boxes do not overlap", () => {
+  const many = 60, edges = Array.from({ length: many }, (_, k) => [2 + 2 * k, 3 + 2 * k, 8, 0]);
+  for (let k = 0; k < many; k++) for (const to of [k + 1, k + 7]) if (to < many) edges.push([3 + 2 * k, 2 + 2 * to, null, 0]);
+  const large = { ...net, edges };
+  assert.equal(ownOf(large).size, many);
+  const near = nearest(large, [30], 9);
+  assert.ok(near.length === 9 && [29, 30, 31, 37, 23].every((k) => near.includes(k)));
+  assert.deepEqual(nearest(large, [30, 99], 1), [30], "what is no node with an edge of its own is left out");
+  const all = [...Array(many).keys()], pairs = edges.slice(many).map((e) => [(e[0] >> 1) - 1, (e[1] >> 1) - 1]), width = (k) => 60 + k;
+  const { at, width: wide, height } = layered(all, pairs, width);
+  for (const a of all) {
+    const [x, y] = at.get(a);
+    assert.ok(x >= 0 && y >= 0 && x + width(a) <= wide && y + 46 <= height);
+    for (const b of all) if (a < b && at.get(b)[1] === y) assert.ok(x + width(a) <= at.get(b)[0] || at.get(b)[0] + width(b) <= x);
+  }
+  assert.ok(pairs.every(([a, b]) => at.get(a)[1] < at.get(b)[1]), "what is read stands above its reader");
+  assert.equal(layered([4], [], width).at.size, 1);
 });
