@@ -68,7 +68,7 @@ class _Search:
         """The plan that minimizes bytes times their weight plus prices times theirs (None: no ban but the paid ones is lifted)."""
         self.cuts += 1
         weighted = {} if price_weight is None else {n: p * price_weight for n, p in self.prices.items() if n not in kept}
-        cut = self.problem.cut(Weights(bytes_weight, weighted | dict.fromkeys(paid, 0)))
+        cut = self.problem.cut(Weights(bytes_weight, weighted | dict.fromkeys(paid, 0), price_weight or 0))
         saved = set(cut.saved)
         lifted = frozenset(n for n in ancestors(self.problem.parts.roots, saved.__contains__) if n in self.prices and n not in saved)
         return Plan(cut, lifted, sum(int(self.problem.cost[n]) for n in saved), sum(self.prices[n] for n in lifted))

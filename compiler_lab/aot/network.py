@@ -13,6 +13,7 @@ PyTorch's counterpart: ``solve_min_cut`` in ``torch/_functorch/partitioners.py``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -69,10 +70,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Weights:
-    """Bytes count ``bytes`` times; lifting the ban of a node costs ``bans[node]`` (a node that is not in it is not lifted)."""
+    """Bytes count ``bytes`` times; lifting the ban of a node costs ``bans[node]`` (a node that is not in it is not lifted), which is its price
+    ``price`` times, or nothing where it is paid already."""
 
     bytes: int = 1
     bans: Mapping[fx.Node, float] = field(default_factory=dict[fx.Node, float])
+    price: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class Problem:
         kept = {n: cost(n) if may_keep(n, parts) else INFINITE for n in wanted if n not in tangents}
         return Problem(parts, cost_model, tuple(wanted), kept, _bans(parts, [n for n in wanted if n not in tangents]))
 
+    @functools.cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each node's value, by name."""
+        return {n.name: nbytes(n.meta["val"]) for n in self.wanted}
+
     def network(self, weights: Weights) -> FlowNetwork:
         """The min-cut problem as a plain graph."""
         edges: list[FlowEdge] = []
@@ -107,8 +115,8 @@ class Problem:
                 edges.append(FlowEdge(SOURCE, f"{node.name}_in", weights.bans.get(node, INFINITE)))
             edges.append(FlowEdge(f"{node.name}_in", f"{node.name}_out", self.cost[node] * weights.bytes))
             edges += [FlowEdge(f"{node.name}_out", f"{user.name}_in", INFINITE) for user in node.users if user in inside]
-        sizes = {n.name: nbytes(n.meta["val"]) for n in self.wanted}
-        facts = {"cost_model": self.cost_model, "bytes": sizes, "bans": {n.name: d.reason for n, d in self.bans.items()}}
+        facts = {"cost_model": self.cost_model, "bytes": self.sizes, "bans": {n.name: d.reason for n, d in self.bans.items()}}
+        facts |= {"weights": [weights.bytes, weights.price]}
         return FlowNetwork(tuple(edges), None, facts)
 
     def cut(self, weights: Weights = Weights()) -> Cut:

@@ -9,21 +9,22 @@ node of the joint graph as parent.
 Two partitioners. "default" keeps whatever forward value the backward reads. "min_cut" asks a minimum cut which values to keep so that
 everything else can be computed again. The parts, each a module: ``parts.py`` takes the joint graph apart, ``policy.py`` reads what the
 program wants, ``bans.py`` says what may not be computed again, ``network.py`` states the cut and ``flow.py`` solves it, ``budget.py``
-lifts bans where memory is short, ``emit.py`` builds the two graphs.
+lifts bans where memory is short, ``emit.py`` builds the two graphs, ``flow_record.py`` keeps the solved network with a trace.
 
 PyTorch's counterpart: ``torch/_functorch/partitioners.py``. Left out: offloading to the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.fx as fx
 
-from ..core.artifact import Artifact, Decision, Item
+from ..core.artifact import Artifact, Decision, Item, Plain
 from ..core.errors import InvalidIR, UnknownOption, Unsupported
 from ..core.fx import GraphArtifact, format_arg, target_name
 from ..core.options import Options
@@ -32,10 +33,11 @@ from ..core.schema import is_number, is_random, is_view, nbytes, op_name
 from .bans import is_free, is_tensors
 from .budget import BudgetPoint, Plan, curve_of, plan_for
 from .emit import emit_backward, emit_forward
+from .flow_record import record, stops
 from .ir import FlowNetwork, JointGraph, JointSpec
 from .network import Problem, read_by_backward
 from .parts import Parts, ancestors, take_apart
-from .policy import RECOMPUTE, Policy, with_policies
+from .policy import RECOMPUTE, Policy, with_policies, with_wishes
 
 DEFAULTS = Options()
 
@@ -52,6 +54,8 @@ class Partition(Artifact):
     network: FlowNetwork | None = None
     decisions: tuple[Decision, ...] = ()
     stage: str = "aot.partition"
+    options: Options = DEFAULTS
+    policy: Policy | None = None
 
     @property
     def saved_bytes(self) -> int:
@@ -79,7 +83,52 @@ class Partition(Artifact):
         return "\n".join(filter(None, [*lines, f"saved: {listed(self.saved)}", f"recomputed: {listed(self.recomputed)}", self.spec.text()]))
 
     def items(self) -> tuple[Item, ...]:
-        return self.forward.items() + (self.backward.items() if self.backward is not None else ())
+        """The nodes of both graphs, then the solved network, where a minimum cut chose: ``flow_record.record`` is what its facts hold."""
+        return self.forward.items() + (self.backward.items() if self.backward is not None else ()) + self._network_items
+
+    @functools.cached_property
+    def _network_items(self) -> tuple[Item, ...]:
+        network = self.network
+        if network is None or network.solution is None:
+            return ()
+        problem = Problem.of(self._parts, self.options.cost_model)
+        kept = {d.subject[0] for d in self.decisions if d.kind == "save" and d.outcome == "saved"}
+        saved = [n for n in problem.wanted if self.joint.id(n) in kept]
+        facts = record(problem, network, saved, self.recomputed, self.options.activation_memory_budget)
+        unit = "bytes" if facts["weights"] == [1, 0] else "weighed"
+        paths, cut = len(network.solution.paths), len(facts["cut"])
+        text = f"network of {len(facts['nodes'])} nodes: flow {facts['value']:,} {unit} by {paths} paths, cut through {cut} edges"
+        return (Item(f"{self.stage}/network", "network", text, tuple(f"{self.forward.stage}/{name}" for name in self.saved), (), facts),)
+
+    @property
+    def _parts(self) -> Parts:
+        return with_policies(take_apart(self.joint), self.policy)
+
+    def more(self) -> Mapping[str, Plain]:
+        """The stops of the memory budget: ``flow_record.stops``; empty where no minimum cut chose."""
+        return self._stops
+
+    @functools.cached_property
+    def _stops(self) -> dict[str, Plain]:
+        if not self._network_items:
+            return {}
+        names = self._network_items[0].facts["nodes"]
+        return {"stops": stops(budget_curve(self.joint, self.options, self.policy), names)}
+
+    def recut(self, budget: float | None = None, must_save: Iterable[str] = (), must_recompute: Iterable[str] = ()) -> Partition:
+        """The same joint graph cut again, with another memory budget (from 0 to 1), and with values that are named.
+
+        must_save: never computed again, so saved if the backward needs them at all. must_recompute: never saved. Names are those of ``text()``, or ids;
+        what the program and the caller wanted before still holds of others. Raises ``UnknownOption`` for a budget that is none, and ``Unsupported`` for a
+        name that is no node of the forward, one in both lists, a view that is to be saved, a random operator that is to run again.
+        """
+        if budget is not None and not 0 <= budget <= 1:
+            raise UnknownOption(f"a memory budget of {budget}", hint="a number from 0 (keep as little as can be) to 1 (compute as little again as can be)")
+        if self.backward is None:
+            raise Unsupported(f"{self.joint.stage} has no backward", reason="no_backward", why="there is nothing to keep values for")
+        wishes = with_wishes(self._parts, self.policy, must_save, must_recompute)
+        options = self.options if budget is None else replace(self.options, activation_memory_budget=float(budget))
+        return partition(self.joint, options, wishes)
 
     def check(self) -> None:
         """Both graphs are well formed, keep the calling convention, and hold the joint graph's operators on its operands."""
@@ -176,7 +225,7 @@ def partition(joint: JointGraph, options: Options = DEFAULTS, policy: Policy | N
     parts = with_policies(take_apart(joint), policy)
     if not joint.spec.tangents:
         forward, _ = emit_forward(parts, ())
-        return Partition(joint, forward, None, (), joint.spec)
+        return Partition(joint, forward, None, (), joint.spec, options=options, policy=policy)
     for node in parts.sorted(ancestors(parts.roots) & parts.split.forward):
         if not is_tensors(node.meta["val"]) and not is_number(node):
             raise Unsupported(f"{joint.id(node)} is a number that the backward reads", reason="saved_number", where=own_location(stack_of(node)))
@@ -185,7 +234,7 @@ def partition(joint: JointGraph, options: Options = DEFAULTS, policy: Policy | N
     backward = emit_backward(parts, choice.saved, names)
     again = {n.name for n in backward.graph.nodes if n.meta.get("recomputed")}
     decisions = _explain(parts, choice, [n for n in parts.nodes if n.name in again], options)
-    return Partition(joint, forward, backward, names, joint.spec, choice.network, decisions)
+    return Partition(joint, forward, backward, names, joint.spec, choice.network, decisions, options=options, policy=policy)
 
 
 def budget_curve(joint: JointGraph, options: Options = DEFAULTS, policy: Policy | None = None) -> tuple[BudgetPoint, ...]:

@@ -15,7 +15,7 @@ PREFER_SAVE is nothing. Left out: offloading to the CPU (refused).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import torch.fx as fx
@@ -53,13 +53,36 @@ def with_policies(parts: Parts, policy: Policy | None) -> Parts:
     for node, wish in marked.items():
         if wish in (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD):
             raise _refused(parts.joint, node, f"{wish.name}: saved values stay on their device", "cpu_offload")
-        if wish is CheckpointPolicy.MUST_RECOMPUTE and is_random(node):
+        if wish is CheckpointPolicy.MUST_RECOMPUTE and is_random(_maker(node)):
             raise _refused(parts.joint, node, "MUST_RECOMPUTE of an operator that draws random numbers: a second run would draw others", "random_policy")
     for node in parts.nodes:
         if op_name(node) == "getitem" and node.args[0] in marked:
             marked.setdefault(node, marked[node.args[0]])
     known = {n: p for n, p in marked.items() if not is_free(n)}
     return replace(parts, split=replace(parts.split, policies=known, boundaries=frozenset(boundaries)))
+
+
+def _maker(node: fx.Node) -> fx.Node:
+    """The operator that gives the value: of one result of several, the one that gives them all."""
+    return node.args[0] if op_name(node) == "getitem" and isinstance(node.args[0], fx.Node) else node
+
+
+def with_wishes(parts: Parts, policy: Policy | None, must_save: Iterable[str], must_recompute: Iterable[str]) -> dict[str, CheckpointPolicy]:
+    """``policy`` as a mapping, with what is to be kept and what is to be computed again by name of a node (or by its id), which go before it.
+
+    Raises ``Unsupported`` for a name that is no node of the forward (``policy_subject``), one that stands in both (``policy_conflict``), and one that is
+    to be kept although it costs nothing to make again (``policy_free``).
+    """
+    stage = f"{parts.joint.stage}/"
+    keep, again = ([n.removeprefix(stage) for n in ([names] if isinstance(names, str) else names)] for names in (must_save, must_recompute))
+    if both := sorted(set(keep) & set(again)):
+        raise Unsupported(f"{both[0]} is to be saved and to be computed again", reason="policy_conflict", hint="name it in one of the two")
+    wishes = dict.fromkeys(keep, CheckpointPolicy.MUST_SAVE) | dict.fromkeys(again, CheckpointPolicy.MUST_RECOMPUTE)
+    for node, wish in _asked(parts, wishes).items():
+        if wish is CheckpointPolicy.MUST_SAVE and is_free(node):
+            raise _refused(parts.joint, node, "MUST_SAVE of a view or a constant: it is made again for nothing; name what it is a view of", "policy_free")
+    known = {} if policy is None else {n.name: wish for n, wish in _asked(parts, policy).items()}
+    return known | wishes
 
 
 def _ends_region(node: fx.Node, marked: Mapping[fx.Node, CheckpointPolicy]) -> bool:

@@ -70,6 +70,10 @@ class Artifact(ABC):
     @abstractmethod
     def run(self, *args: Any) -> Any: ...
 
+    def more(self) -> Mapping[str, Plain]:
+        """What takes a while to know: asked for when a trace is saved, and by the view that shows it."""
+        return {}
+
     def __repr__(self) -> str:
         return self.text()
 
@@ -78,13 +82,15 @@ class Artifact(ABC):
         return hashlib.sha256(self.text().encode()).hexdigest()
 
     def to_json(self) -> dict[str, Plain]:
-        """{"type", "stage", "text", "items": [...], "decisions": [...]}, all plain data."""
+        """{"type", "stage", "text", "items": [...], "decisions": [...]}, and "more" where there is any; all plain data."""
+        more = dict(self.more())
         return {
             "type": type(self).__name__,
             "stage": self.stage,
             "text": self.text(),
             "items": [{**vars(i), "facts": dict(i.facts), "stack": tuple(map(_plain, i.stack))} for i in self.items()],
             "decisions": [{**vars(d), "facts": dict(d.facts)} for d in self.decisions],
+            **({"more": more} if more else {}),
         }
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

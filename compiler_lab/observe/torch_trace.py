@@ -36,6 +36,7 @@ class RecordedArtifact(LoadedArtifact):
 
     def __init__(self, type: str, stage: str, text: str, items: tuple[Item, ...], decisions: tuple[Decision, ...] = ()) -> None:
         self.type, self.stage, self._text, self._items, self.decisions = type, stage, text, items, decisions
+        self._more = {}
 
     def run(self, *args: Any) -> Any:
         raise Unsupported(

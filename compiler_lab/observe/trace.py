@@ -60,12 +60,16 @@ class LoadedArtifact(Artifact):
         self._text = _str(data["text"])
         self._items = tuple(map(_item, _list(data["items"])))
         self.decisions = tuple(map(_decision, _list(data["decisions"])))
+        self._more = dict(data.get("more", {}))
 
     def text(self) -> str:
         return self._text
 
     def items(self) -> tuple[Item, ...]:
         return self._items
+
+    def more(self) -> Mapping[str, Plain]:
+        return self._more
 
     def check(self) -> None:
         seen: set[str] = set()

@@ -39,6 +39,12 @@ VIEWS: dict[str, Source] = {
     "guards": Source("Guards and recompiles", "guards_data:guards_data", {"tree": 0, "values": {}}, "guards_data:answer"),
     "breaks": Source("Graph breaks", "breaks_data:breaks_data"),
     "fusion": Source("Loops become kernels, decision by decision", "fusion_data:fusion_data", {"program": 0, "position": 0, "left": 0, "right": 0}),
+    "cut": Source(
+        "What is saved: the minimum cut, path by path",
+        "cut_data:cut_data",
+        {"program": 0, "position": -1, "node": "", "budget": -1.0, "must_save": [], "must_recompute": [], "around": ""},
+        "cut_data:answer",
+    ),
     "memory": Source("Where buffers live, and how long", "memory_data:memory_data", {"program": 0, "buffer": "", "kernel": ""}),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }

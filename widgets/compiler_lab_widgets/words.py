@@ -29,6 +29,7 @@ SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "wrapper": "The same calls in Python",
     "assembly": "Assembly",
     "slot": "Memory plan",
+    "network": "The flow network of the cut",
 }
 ORDER: tuple[str, ...] = tuple(dict.fromkeys(SECTIONS.values()))
 TYPES: dict[str, str] = {  # type of an artifact -> the section of items of any other kind
