@@ -302,8 +302,9 @@ class Both(Report):
     def traces(self) -> tuple[Trace, Trace]:
         return self.lab, self.torch
 
-    def view(self) -> View:
-        return view(self.lab, "compare", other=self.torch)
+    def view(self, name: str = "compare") -> View:
+        """ "compare" or "time": the views that set one trace beside the other."""
+        return view(self.lab, name, other=self.torch)
 
     def text(self) -> str:
         return self.view().text()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..codegen.ir import CallCode
 
 DEFAULTS = Options()
+BOUND = ("mm", "addmm", "bmm", "baddbmm")  # what the wrapper in Python calls as ``torch.mm`` and so on: ``codegen/externs.py``
 
 
 def build(kernels: Kernels, options: Options = DEFAULTS, clock: Clock | None = None) -> Program:
@@ -137,6 +138,23 @@ class Loadable:
         functions = _load(self.functions, path) if path else {}
         make = make_of(self.wrapper, f"{self.stage} wrapper")
         return make(functions, self.ops, self.constants, torch), f"Python ({why})" if why else "Python"
+
+    def one_by_one(self, path: Path | None, around: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> Callable[..., tuple[Any, ...]]:
+        """The wrapper in Python, with ``around(name, function)`` in place of each kernel and of each operator: what measures them one by one."""
+        functions = {name: around(name, function) for name, function in (_load(self.functions, path) if path else {}).items()}
+        ops = {name: around(name, op) for name, op in self.ops.items()}
+        return make_of(self.wrapper, f"{self.stage} wrapper")(functions, ops, self.constants, _Torch(around))
+
+
+class _Torch:
+    """``torch`` as the wrapper in Python sees it: what it calls by way of a binding is given to ``around``."""
+
+    def __init__(self, around: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+        self._around = around
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(torch, name)
+        return self._around(name, found) if name in BOUND else found
 
 
 def _assemble(kernels: Kernels, path: Path | None, toolchain: Toolchain | None, clock: Clock | None) -> Program:
