@@ -3,8 +3,10 @@ costs nothing where nobody records, and a call that is not measured has no place
 
 from __future__ import annotations
 
+import cProfile
 import itertools
 import json
+import pstats
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -421,6 +423,20 @@ def test_nobody_who_does_not_record_pays(asked: list[str]) -> None:
     assert "Clock" in asked and set(asked) <= {"now", "Clock"}, "recording keeps artifacts as they are, too: they are asked when they are looked at"
     _ = trace.to_json()
     assert {"Schedule.items", "Kernels.text", "Program.items"} <= set(asked)
+
+
+def test_recording_adds_next_to_no_work() -> None:
+    """Functions that are called, not seconds: what a loaded machine cannot blur. ``benchmarks/recording.py`` has the seconds."""
+
+    def called(observe: Any) -> int:
+        profile = cProfile.Profile()
+        with profile:
+            trained(observe)
+        stats: Any = pstats.Stats(profile)
+        return stats.total_calls
+
+    trained(None)
+    assert called(Trace().append) / called(None) < 1.01
 
 
 def test_the_code_of_a_call_is_the_same_with_and_without_a_recording() -> None:
