@@ -28,6 +28,7 @@ SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "call": "The wrapper that calls the kernels, in C",
     "wrapper": "The same calls in Python",
     "assembly": "Assembly",
+    "figures": "Memory plan",
     "slot": "Memory plan",
 }
 ORDER: tuple[str, ...] = tuple(dict.fromkeys(SECTIONS.values()))
