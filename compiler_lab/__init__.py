@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from .observe.trace import Trace as Trace
     from .observe.view import View as View
     from .observe.view import view as view
+    from .profiling import CallProfile as CallProfile
+    from .profiling import profile_call as profile_call
     from .runtime.build import build as build
     from .scheduling.fusion import schedule as schedule
     from .scheduling.memory import plan_memory as plan_memory
@@ -78,6 +80,7 @@ __version__ = "0.1.0"
 
 _HOMES: dict[str, str] = {
     "Both": "observe.compare_data",
+    "CallProfile": "profiling",
     "Condition": "graph.patterns",
     "FusionBackend": "graph.fusing",
     "Halves": "graph.fusing",
@@ -118,6 +121,7 @@ _HOMES: dict[str, str] = {
     "openings": "aot.openings",
     "partition": "aot.partition",
     "plan_memory": "scheduling.memory",
+    "profile_call": "profiling",
     "propagate_shapes": "graph.values",
     "record_torch": "observe.torch_reference",
     "register_backend": "backends",
@@ -136,6 +140,7 @@ _HOMES: dict[str, str] = {
 
 __all__ = [
     "Both",
+    "CallProfile",
     "Condition",
     "FusionBackend",
     "Halves",
@@ -175,6 +180,7 @@ __all__ = [
     "openings",
     "partition",
     "plan_memory",
+    "profile_call",
     "propagate_shapes",
     "record_torch",
     "register_backend",

@@ -79,7 +79,7 @@ def show(
     stage: Annotated[list[str] | None, typer.Option(help="only this step; can be given several times")] = None,
     view: Annotated[str, typer.Option(help="one view instead of all steps: see the README for their names")] = "",
     format: Annotated[str, typer.Option(help="text, json or html")] = "text",
-    compare: Annotated[Path | None, typer.Option(exists=True, help="another saved trace, for --view compare")] = None,
+    compare: Annotated[Path | None, typer.Option(exists=True, help="another saved trace, for --view compare and --view time")] = None,
 ) -> None:
     """A saved trace as text, JSON or HTML on standard output; html without --view and --stage is the report with every view."""
     from .observe.html import document, page

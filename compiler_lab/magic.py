@@ -37,7 +37,7 @@ from .frames.module import OptimizedModule
 from .observe import compare_data, html
 from .observe.torch_reference import TORCH_BACKENDS, afresh, torch_recording
 from .observe.trace import Trace
-from .observe.view import VIEWS
+from .observe.view import VIEWS, beside
 from .progress import progress
 
 LINE = "compile_inspect needs a call, for example: %compile_inspect f(x, y); for a whole cell use %%compile_inspect"
@@ -215,7 +215,7 @@ class CompileInspect(Magics):
     def _views(self, trace: Trace, names: list[str], other: Trace | None, options: Namespace) -> None:
         for name in names:
             try:
-                view = trace.view(name, **({"other": other} if name == "compare" else {}))
+                view = trace.view(name, **beside(name, other))
             except Unsupported as error:
                 print(f"compile_inspect: no view {name} of this trace: {error.what}")
                 continue

@@ -23,7 +23,7 @@ class Listing(dict[str, Plain]):
 def listing() -> Listing:
     """The compiles that this process recorded."""
     rows: list[Plain] = [
-        {"number": number, "title": t.title, "steps": len(t.steps), "graphs": len(t.graphs), "seconds": sum(s.seconds for s in t.steps)}
+        {"number": number, "title": t.title, "steps": len(t.steps), "graphs": len(t.graphs), "seconds": t.seconds}
         for number, t in reversed(session.traces().items())
     ]
     return Listing(stats=session.stats(), traces=rows)

@@ -8,7 +8,6 @@ imports it at the first capture. No stage knows of another, and none knows that 
 from __future__ import annotations
 
 import functools
-import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,9 @@ from .aot.partition import Partition, partition
 from .codegen.artifact import Kernels
 from .codegen.cpp import generate
 from .core.artifact import Artifact
+from .core.clock import Clock, Span, now, spent
 from .core.errors import InvalidIR, UnknownOption, Unsupported
+from .core.fakes import bring_dynamo
 from .core.fx import GraphArtifact, boxed, fork
 from .core.modes import below_modes
 from .core.options import Options
@@ -45,7 +46,7 @@ from .lowering.ir import TensorView
 from .lowering.lower import lower
 from .observe.trace import Step
 from .runtime import portable
-from .runtime.build import build, build_many
+from .runtime.build import build_many
 from .runtime.program import Program
 from .runtime.raising import raising
 from .runtime.trial import calls_custom, on_trial, watched
@@ -121,26 +122,36 @@ class Runner:
     def __init__(self, options: Options, observe: Observer | None, graph: int = 0, refuse: Callable[[Unsupported], None] = lambda error: None) -> None:
         self.options, self.observe, self.graph, self.refuse = options, observe, graph, refuse
         self.begin = begins(observe)
-        self.spent = 0.0  # seconds of the steps so far
+        self.compiles = 1  # of this graph: it is compiled again for other sizes
         self.made: portable.Compiled | None = None  # by the last backend that has a form as data
 
     def step(self, name: str, before: Artifact | None, run: Callable[[], Any], part: str = "") -> Any:
         mark = before.fingerprint() if self.options.check and before is not None else ""
         self.begin(name, part)
-        start = time.perf_counter()
+        start = now()
         after = run()
-        seconds = time.perf_counter() - start
+        seconds = now() - start
         if self.options.check:
             after.check()
             if before is not None and before.fingerprint() != mark:
                 raise InvalidIR(f"the step {name!r} changed its input", why="a stage is a function from a value to a value")
-        self.tell(Step(name, before, after, seconds, part, self.graph))
+        self.tell(name, before, after, start, seconds, part=part)
         return after
 
-    def tell(self, step: Step) -> None:
-        self.spent += step.seconds
+    def tell(
+        self,
+        name: str,
+        before: Artifact | None,
+        after: Artifact,
+        start: float | None = None,
+        seconds: float = 0.0,
+        spans: tuple[Span, ...] = (),
+        part: str = "",
+    ) -> None:
+        """``start`` None: now, for what takes no time."""
         if self.observe is not None:
-            self.observe(step)
+            began, compile = now() if start is None else start, f"{self.graph}.{self.compiles}"
+            self.observe(Step(name, before, after, seconds, part, self.graph, began, compile, spans))
 
     def passes(self, steps: tuple[Pass, ...], artifact: Any, part: str = "") -> Any:
         for one in steps:
@@ -158,8 +169,21 @@ def to_partition(graph: GraphArtifact, args: list[Tensor], run: Runner, steps: t
 def to_kernels(half: GraphArtifact, run: Runner, part: str, steps: tuple[Pass, ...]) -> Kernels:
     """Aten graph -> loops -> schedule with its memory plan -> C++."""
     planned: Schedule = run.passes(steps, half, part)
-    run.tell(Step("plan memory", planned, planned.plan, 0.0, part, run.graph))
+    run.tell("plan memory", planned, planned.plan, part=part)  # the schedule's own work: it is weighed with the order of kernels
     return run.step("generate", planned, lambda: generate(planned, run.options), part)
+
+
+def to_programs(kernels: Mapping[str, Kernels], run: Runner) -> dict[str, Program]:
+    """C++ -> programs, by part; all are built at once, so their times overlap."""
+    run.begin("build", " and ".join(kernels))
+    clocks = {part: Clock() for part in kernels} if run.observe is not None else {}
+    programs = dict(zip(kernels, build_many(list(kernels.values()), run.options, list(clocks.values())), strict=True))
+    for part, program in programs.items():
+        if run.options.check:
+            program.check()
+        if part in clocks:
+            run.tell("build", kernels[part], program, *clocks[part].told(), part=part)
+    return programs
 
 
 def eager_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compiled:
@@ -200,13 +224,7 @@ def lab_backend(graph: CapturedGraph, args: list[Tensor], run: Runner) -> Compil
             lent = [name for name, view in kept.items() if view.buffer in given]
             layouts = {name: view.stride for name, view in kept.items()}
             kernels["backward"] = to_kernels(part.backward, run, "backward", loop_steps(layouts=layouts, lent=lent))
-        start = time.perf_counter()
-        run.begin("build", " and ".join(kernels))
-        programs = dict(zip(kernels, build_many(list(kernels.values()), run.options), strict=True))
-    seconds = time.perf_counter() - start
-    size = sum(len(k.source) for k in kernels.values())
-    for name, program in programs.items():  # built side by side: each has the share of the time that its source has of the text
-        run.tell(Step("build", kernels[name], program, seconds * len(kernels[name].source) / size, name, run.graph))
+        programs = to_programs(kernels, run)
     backward = programs.get("backward")
     if not is_symbolic(graph.module) and not any(calls_custom(half.graph) for half in (part.forward, part.backward) if half is not None):
         run.made = portable.Compiled(part.spec, len(part.saved), programs["forward"], backward, part.tangents, raising(part.forward), graph.module)
@@ -219,9 +237,10 @@ def other_sizes(half: Any, part: str, run: Runner) -> tuple[Callable[[dict[str, 
     """How ``half`` is made into a program for other sizes than those at hand now, and the callable that needs no program."""
 
     def again(hints: dict[str, int]) -> Program:
+        run.compiles += 1
         with unseen(), below_modes():
             kernels = to_kernels(half, run, part, loop_steps(hints=hints))
-            return run.step("build", kernels, lambda: build(kernels, run.options), part)
+            return to_programs({part: kernels}, run)[part]
 
     return again, boxed(half.module) if part == "backward" else half.module.forward
 
@@ -238,9 +257,12 @@ def sized(backend: Callable[[CapturedGraph, list[Tensor], Runner], Compiled]) ->
             decisions = (*graph.decisions, refused(graph.module, error))
 
         def one(module: fx.GraphModule, tensors: list[Tensor], kept: list[int]) -> Compiled:
+            run.compiles += begun
             return backend(CapturedGraph(module, tuple(graph.inputs[i] for i in kept), decisions), tensors, run)
 
+        begun = False  # the first set of sizes belongs to the compile under way
         made = by_size(graph.module, args, one, run.options.recompile_limit, unseen)
+        begun = True
         run.made = None  # what one set of sizes was compiled to is not the whole
         return made
 
@@ -308,39 +330,41 @@ class Capturing:
         observe, number = self.watch()
         run = self.runner = Runner(self.settings, observe, number, functools.partial(self.refused(), frame.code))
         for point in self.missed:
-            run.tell(Step("recompile", None, point, 0.0, "", number))
+            run.tell("recompile", None, point)
         self.missed.clear()
         shots = shots_of(frame, self.history) if self.settings.film and observe is not None else None
         run.begin("capture", "")
-        start = time.perf_counter()
+        clock = Clock() if observe is not None else None
         try:
-            specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
+            with spent(clock, "capture"):
+                if clock is not None:
+                    bring_dynamo(clock)  # now, for its seconds to be told apart
+                specialization = interpret(frame, self.history) if self.fullgraph else interpret_piece(frame, self.history)
         except CaptureUnsupported as error:
-            if observe is not None:
-                self._told_of("break", Capture(frame, None, (broken(frame, error),), shots), time.perf_counter() - start)
+            if clock is not None:
+                self._told_of("break", Capture(frame, None, (broken(frame, error),), shots), clock)
             raise
         breaks = () if specialization.stop is None else (specialization.stop.found,)
-        if observe is not None:
-            self._told_of("capture", Capture(frame, specialization, breaks, shots), time.perf_counter() - start)
+        if clock is not None:
+            self._told_of("capture", Capture(frame, specialization, breaks, shots), clock)
         return specialization
 
-    def _told_of(self, name: str, seen: Capture, seconds: float) -> None:
+    def _told_of(self, name: str, seen: Capture, clock: Clock) -> None:
         run = self.runner
         assert run is not None
         self.seen = weakref.ref(seen)
-        run.tell(Step(name, None, seen, seconds, "", run.graph))
+        run.tell(name, None, seen, *clock.told())
         if seen.film is not None:
-            run.tell(Step("film", seen, seen.film, 0.0, "", run.graph))
+            run.tell("film", seen, seen.film)
 
     def told(self, kind: str, payload: Any) -> None:
         run = self.runner
         if kind == "captured" and isinstance(payload, Captured) and run is not None:
-            own = max(payload.seconds - run.spent, 0.0)  # the rest of the whole conversion: guards, and the code that replaces the frame
-            run.tell(Step("guard", Capture(payload.frame, payload.specialization), payload.tree, own, "", run.graph))
+            run.tell("guard", Capture(payload.frame, payload.specialization), payload.tree, payload.guarding, now() - payload.guarding)
             if self.keep is not None:
                 self.keep(payload, run.made)
         if isinstance(payload, Break) and (seen := self.seen()) is not None and run is not None and payload not in seen.breaks:  # a later stage's
-            run.tell(Step("break", None, Capture(seen.frame, None, (payload,)), 0.0, "", run.graph))
+            run.tell("break", None, Capture(seen.frame, None, (payload,)))
         if isinstance(payload, Recompile):
             self._recompiled(Recompiled(payload))
         if kind == "reset":
@@ -351,4 +375,4 @@ class Capturing:
         if point.point.number:
             self.missed.append(point)
         elif self.runner is not None:
-            self.runner.tell(Step("recompile", None, point, 0.0, "", self.runner.graph))
+            self.runner.tell("recompile", None, point)

@@ -170,6 +170,7 @@ def _compile_one(
         fn, lambda graph, args: capturing().backend(graph, args), interpret=lambda frame: capturing().begin(frame), fullgraph=fullgraph, options=settings,
         on_event=lambda kind, payload: made[0].told(kind, payload) if made else None, stats=_session.stats, kept=kept,
     )  # fmt: skip
+    compiled.again = functools.partial(_compile_one, fn, find, settings, fullgraph, dynamic=dynamic)
     _session.compiled.add(compiled)
     return compiled
 

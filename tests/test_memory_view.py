@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,8 @@ def agrees(trace: Trace, data: Any) -> bool:
         figures = {"peak": plan.peak_bytes, "bound": plan.bound_bytes, "eager": plan.eager_bytes, "arena": plan.arena_bytes}
         tops = {"ours": plan.peak_bytes, "bound": plan.bound_bytes, "eager": plan.eager_bytes}
         over = {n: b["over"] for n, b in found.items() if b["over"]}
-        if (places, p["figures"], {k: max(v) for k, v in p["curves"].items()}, over) != (slots, figures, tops, dict(plan.over)):
+        held = {i["name"]: i["bytes"] for i in p["inputs"] if i["bytes"]}
+        if (places, p["figures"], {k: max(v) for k, v in p["curves"].items()}, over, held) != (slots, figures, tops, dict(plan.over), dict(plan.held)):
             return False
     return True
 
@@ -66,6 +68,40 @@ def test_the_data_are_the_plans(trace: Trace, data: Any) -> None:
         wrong = copy.deepcopy(data)
         change(wrong)
         assert not agrees(trace, wrong)
+
+
+def test_a_backward_counts_what_it_alone_holds_in_every_figure(trace: Trace, data: Any) -> None:
+    """What was saved, but nothing that its caller has: with it the curves begin, and each is above it until the last reader has run."""
+    forward, backward = plans(trace)
+    spec: Any = trace.stage("lower", "backward")
+    own = {s.name: s.cost for s in spec.inputs if s.name not in spec.lent}
+    assert not forward.held and backward.held == own and 0 < sum(own.values()) < min(backward.peak_bytes, backward.bound_bytes, backward.eager_bytes)
+    for curve in ("ours", "bound", "eager"):
+        values = data["programs"][1]["curves"][curve]
+        assert values[0] >= sum(own.values()) > values[-1] - data["programs"][1]["figures"]["arena"]
+
+
+def test_figures_are_facts_and_older_files_have_those_of_the_curves(trace: Trace, data: Any) -> None:
+    saved = json.loads(json.dumps(trace.to_json()))
+    for artifact in saved["artifacts"]:
+        if artifact["type"] == "MemoryPlan":
+            artifact["text"] = "none of it is read"
+    assert memory_data(Trace.from_json(saved)) == data
+    for artifact in saved["artifacts"]:
+        artifact["items"] = [i for i in artifact["items"] if i["kind"] != "figures"]
+    old = memory_data(Trace.from_json(saved))["programs"]
+    assert old[0]["figures"] == data["programs"][0]["figures"], "a forward's"
+    assert old[1]["figures"]["arena"] == data["programs"][1]["figures"]["arena"]
+
+
+def test_the_page_says_why_a_plan_peaks_above_op_by_op(data: Any) -> None:
+    higher = copy.deepcopy(data)
+    for p in higher["programs"]:
+        p["figures"]["eager"] = p["figures"]["peak"] - 1
+    assert memory_view.render(higher).count("It peaks above op by op here") == 2
+    for p in higher["programs"]:
+        p["figures"]["eager"] = p["figures"]["peak"]
+    assert "It peaks above" not in memory_view.render(higher)
 
 
 def test_inputs_are_told_by_their_readers(trace: Trace, data: Any) -> None:

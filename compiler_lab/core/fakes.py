@@ -18,22 +18,29 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .clock import Clock, spent
 from .imports import importing
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
 
+def bring_dynamo(clock: Clock | None = None) -> None:
+    """Imports ``torch._dynamo`` where it is not there, as the first fake tensor would, and tells ``clock`` how long it took."""
+    if "torch._dynamo" in sys.modules:
+        return
+    # in a thread: the import leaves its frames as garbage, and with them it would leave the program's, whose tensors are then not freed
+    thread = threading.Thread(target=importlib.import_module, args=("torch._dynamo",))
+    with spent(clock, "import torch._dynamo"), importing():
+        thread.start()
+        thread.join()
+
+
 def fake_mode(**options: Any) -> FakeTensorMode:
     """A new mode; ``options`` are those of ``FakeTensorMode``."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    if "torch._dynamo" not in sys.modules:
-        # in a thread: the import leaves its frames as garbage, and with them it would leave the program's, whose tensors are then not freed
-        thread = threading.Thread(target=importlib.import_module, args=("torch._dynamo",))
-        with importing():
-            thread.start()
-            thread.join()
+    bring_dynamo()
     return (FakeTensorMode if torch.__version__ >= (2, 13) else corrected_mode())(**options)  # pyright: ignore[reportOperatorIssue] - a TorchVersion
 
 

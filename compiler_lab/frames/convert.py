@@ -12,7 +12,6 @@ import logging
 import random
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,6 +23,7 @@ import torch
 import torch.fx as fx
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
+from ..core.clock import now
 from ..core.errors import BackendFailed, ConstraintViolated, GraphBroken, InvalidIR, LabError, Unsupported
 from ..core.modes import modes_kept, sets_mode
 from ..core.options import Options
@@ -58,6 +58,7 @@ class Captured:
     before: CodeType
     after: CodeType
     seconds: float
+    guarding: float  # when its graph was compiled, and what is left, guards and code, began: of the clock of ``core/clock.py``
     compiled: Callable[..., Any] | None = None  # what ``after`` calls, for a function of its own that was captured to its end
 
 
@@ -76,7 +77,7 @@ class Converter:
         """An entry for ``frame``; None when it is left to Python, or when it is ``hooked`` and holds no tensor work.
 
         Raises ``GraphBroken`` under fullgraph, ``BackendFailed`` (and any ``LabError`` of the backend but ``Unsupported``)."""
-        start, handled = time.perf_counter(), sys.exc_info()[1]
+        start, handled = now(), sys.exc_info()[1]
         try:
             with _same_randomness(), _unlogged():
                 made = self._frame(frame, hooked)
@@ -94,13 +95,12 @@ class Converter:
             return None
         if made is None:
             return None
-        specialization, entry, compiled = made
+        specialization, entry, compiled, guarding = made
         whole = compiled if not hooked and specialization.stop is None and self.pieces.root(frame.code) is frame.code else None
-        seconds = time.perf_counter() - start
-        self.on_event("captured", Captured(frame, specialization, entry.tree, frame.code, entry.code, seconds, whole))
+        self.on_event("captured", Captured(frame, specialization, entry.tree, frame.code, entry.code, now() - start, guarding, whole))
         return entry
 
-    def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry, Callable[..., Any] | None] | None:
+    def _frame(self, frame: FrameInput, hooked: bool) -> tuple[Specialization, Entry, Callable[..., Any] | None, float] | None:
         with _modes_aside():
             specialization = self.interpret(frame)
             calls = [n for n in specialization.graph.graph.nodes if n.op.startswith("call")]
@@ -113,6 +113,7 @@ class Converter:
             elif hooked and not work:
                 return None
             compiled = self._compile(specialization, frame) if work else specialization.graph.module.forward if calls else None
+        guarding = now()
         specialization = with_late_guards(specialization)
         root = self.pieces.root(frame.code)
         pause = None
@@ -124,7 +125,7 @@ class Converter:
         code = assemble(specialization, compiled, frame, pause, piece=root is not frame.code)
         if (failure := tree.explain(frame.locals)) is not None or not tree.check(frame.locals):
             raise InvalidIR("the guards reject the very frame they were made from", why=failure.text() if failure else "only the C++ check fails")
-        return specialization, Entry(tree, code, work, specialization.retried), compiled
+        return specialization, Entry(tree, code, work, specialization.retried), compiled, guarding
 
     def _compile(self, specialization: Specialization, frame: FrameInput) -> Callable[..., Any]:
         cells = dict(zip(frame.code.co_freevars, frame.closure, strict=False))

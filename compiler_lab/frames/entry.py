@@ -95,6 +95,7 @@ class CompiledFunction:
     ) -> None:
         self.original = fn
         self.timeline, self.options, self.fullgraph, self.kept = timeline, options, fullgraph, kept
+        self.again: Callable[..., CompiledFunction] | None = None  # makes another one of the same function in the same way, for an observer
         self._make = make
         self._converter: Converter | None = None
         self._fn, self._self = _plain_function(fn)

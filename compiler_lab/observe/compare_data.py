@@ -16,7 +16,7 @@ from typing import Any
 from ..core.artifact import Artifact, Item, Plain
 from ..core.errors import UnknownOption
 from ..core.report import Report
-from .trace import Step, Trace
+from .trace import Step, Trace, seconds_of
 from .view import View, view
 
 LIMITS, ROWS = (300, 200, 100, 50, 25), 2000  # rows of one stage: the most that keep all stages together below ROWS; the rest is counted and said
@@ -53,8 +53,7 @@ def compare_data(trace: Trace, other: Trace | None = None) -> dict[str, Plain]:
     pair = (trace, other)
     names = _names(pair)
     sides = [
-        {"name": n, "title": t.title, "environment": t.environment, "graphs": len(t.graphs), "seconds": sum(s.seconds for s in t.steps)}
-        for n, t in zip(names, pair, strict=True)
+        {"name": n, "title": t.title, "environment": t.environment, "graphs": len(t.graphs), "seconds": t.seconds} for n, t in zip(names, pair, strict=True)
     ]
     stages: list[dict[str, Plain]] = []
     for place in range(max(len(t.graphs) for t in pair)):
@@ -86,7 +85,7 @@ def _stage(stage: Stage, part: str, place: int, chosen: Sequence[Sequence[Step]]
     counted = [None if a is None else stage.counts(a) for a in last]
     what = list(dict.fromkeys(k for c in counted if c is not None for k in c))
     counts: list[dict[str, Plain]] = [{"what": w, "unit": u, "values": [None if c is None else c.get((w, u), 0) for c in counted]} for w, u in what]
-    counts.append({"what": "seconds", "unit": "seconds", "values": [sum(s.seconds for s in side) if side else None for side in steps]})
+    counts.append({"what": "seconds", "unit": "seconds", "values": [seconds_of(side) if side else None for side in steps]})
     lines = [[] if a is None else stage.lines(a) for a in last]
     rows = list(_rows(lines[0], lines[1], stage))
     head = {"name": stage.name, "title": stage.title, "part": part, "graph": place, "present": [a is not None for a in last]}
@@ -303,8 +302,9 @@ class Both(Report):
     def traces(self) -> tuple[Trace, Trace]:
         return self.lab, self.torch
 
-    def view(self) -> View:
-        return view(self.lab, "compare", other=self.torch)
+    def view(self, name: str = "compare") -> View:
+        """ "compare" or "time": the views that set one trace beside the other."""
+        return view(self.lab, name, other=self.torch)
 
     def text(self) -> str:
         return self.view().text()

@@ -52,7 +52,7 @@ def view_data(trace: Trace, only: Sequence[str] | None = None) -> dict[str, Plai
         gone = [{"src": line_number[line], "step": since, "why": why} for line, (since, why) in sorted(lost[index].items()) if line in line_number]
         steps.append({**_step(step, items, before), "items": _items(step, items, before, numbers, src), "lost": gone, "index": index})
     up = [[number[p] for p in links.parents[key]] for key in links.items]
-    seconds = sum(s.seconds for s in trace.steps)
+    seconds = trace.seconds
     return {"title": trace.title, "environment": trace.environment, "seconds": seconds, "sources": sources, "steps": steps, "up": up, "src": src}
 
 

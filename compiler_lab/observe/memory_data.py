@@ -2,21 +2,20 @@
 
 In: a trace with steps "schedule" and "plan memory" and, before them, "lower". Out: ``memory_data``, plain data for the memory view.
 Always holds: the greatest value of each curve is the plan's own figure (peak, bound, op by op); times are places in the order of kernels, both ends included;
-a result lives to the end. Inputs have no bytes here, as in the plan's figures: only who reads them last is told.
+a result lives to the end. Inputs have bytes as in the plan's figures: only those that nobody but a backward holds, from the start to their last reader.
 PyTorch's counterpart: none; ``torch/_inductor/codegen/memory_planning.py`` logs its pools.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.artifact import Artifact, Item, Plain
 from .trace import Trace
 
-FIGURES = re.compile(r"memory: peak (\d+) bytes, bound (\d+), op by op (\d+), arena (\d+)")
+FIGURES = ("peak", "bound", "eager", "arena")
 Lives = Mapping[str, tuple[int, int]]
 
 
@@ -25,7 +24,8 @@ def memory_data(trace: Trace) -> dict[str, Plain]:
 
     ``kernels``: {"name", "what", "line", "reads", "writes"} in order. ``buffers``: {"name", "what", "bytes", "first", "last", "place", "host", "offset",
     "reserved", "over", "after", "reason", "line", "result"}: ``place`` is "arena", "inside" (of ``host``) or "own"; ``reserved`` the bytes its slot has.
-    ``inputs``: {"name", "readers", "last"}. ``figures``: peak, bound, eager, arena in bytes. ``curves``: "ours" and "bound" by kernel, "eager" by operator."""
+    ``inputs``: {"name", "readers", "last", "bytes"}, "bytes" 0 where they do not count.
+    ``figures``: peak, bound, eager, arena in bytes. ``curves``: "ours" and "bound" by kernel, "eager" by operator."""
     programs: list[Plain] = []
     several = len(trace.graphs) > 1
     last = lambda name, step: next((s.after for s in reversed(trace.steps) if s.name == name and s.part == step.part and s.graph == step.graph), None)
@@ -50,19 +50,27 @@ def _program(lower: Artifact | None, schedule: Artifact, plan: Artifact) -> dict
     for i, g in enumerate(groups):
         for name in g.facts["reads"]:
             readers.setdefault(name, []).append(i)
-    figures = FIGURES.search(plan.text())
-    peak, bound, eager, arena = map(int, figures.groups()) if figures else (0, 0, 0, 0)
+    lives = _outside(spans, slots)
+    own = next((i.facts for i in plan.items() if i.kind == "figures"), None)
+    held: Mapping[str, int] = own["held"] if own is not None else {}
+    sizes = {**sizes, **held}
+    given = {name: (0, found[-1] if (found := readers.get(name)) else 0) for name in held}
+    arena = own["arena"] if own is not None else max((s["offset"] + s["bytes"] for s in slots.values() if not s["host"]), default=0)
+    curves = {
+        "ours": [arena + n for n in _alive({**lives, **given}, sizes, len(groups))],
+        "bound": _alive({**spans, **given}, sizes, len(groups)),
+        "eager": _op_by_op(lower, sizes, results, held),
+    }
+    tops = {"peak": max(curves["ours"], default=0), "bound": max(curves["bound"], default=0), "eager": max(curves["eager"], default=0), "arena": arena}
     return {
         "kernels": [_kernel(g) for g in groups],
         "buffers": buffers,
-        "inputs": [{"name": name, "readers": found, "last": found[-1]} for name, found in readers.items() if name not in spans],
-        "figures": {"peak": peak, "bound": bound, "eager": eager, "arena": arena},
-        "curves": {
-            "ours": [arena + n for n in _alive(_outside(spans, slots), sizes, len(groups))],
-            "bound": _alive(spans, sizes, len(groups)),
-            "eager": _op_by_op(lower, sizes, results),
-        },
-    }
+        "inputs": [
+            {"name": name, "readers": found, "last": found[-1], "bytes": held.get(name, 0)} for name, found in readers.items() if name not in spans
+        ],
+        "figures": {name: own[name] for name in FIGURES} if own is not None else tops,  # a file of an older release has no figures
+        "curves": curves,
+    }  # fmt: skip
 
 
 def _kernel(g: Item) -> dict[str, Plain]:
@@ -106,9 +114,10 @@ def _alive(lives: Lives, sizes: Mapping[str, int], steps: int) -> list[int]:
     return list(itertools.accumulate(change))[:steps]
 
 
-def _op_by_op(lower: Artifact | None, sizes: Mapping[str, int], results: Iterable[str]) -> list[int]:
+def _op_by_op(lower: Artifact | None, sizes: Mapping[str, int], results: Iterable[str], held: Iterable[str]) -> list[int]:
     """Bytes alive at each operator if every one ran by itself."""
     nodes = [i for i in lower.items() if "outputs" in i.facts] if lower is not None else []
     own = {name: i.facts.get("bytes", 0) for i in nodes if len(i.facts["outputs"]) == 1 for name in i.facts["outputs"]}
     spans = _spans([(i.facts["inputs"], i.facts["outputs"]) for i in nodes], results)
-    return _alive(spans, {**own, **sizes}, len(nodes))
+    last = {name: k for k, i in enumerate(nodes) for name in i.facts["inputs"]}
+    return _alive({**spans, **{name: (0, last.get(name, 0)) for name in held}}, {**own, **sizes}, len(nodes))

@@ -12,7 +12,7 @@ import os
 from ..core.errors import Unsupported
 from .html import document, write_whole
 from .trace import Trace
-from .view import VIEWS, View, view
+from .view import VIEWS, View, beside, view
 
 Shown = tuple[dict[str, View], dict[str, str]]  # name -> view, and title -> why it is not there
 
@@ -26,7 +26,7 @@ def views_of(trace: Trace, other: Trace | None = None) -> Shown:
             missing[source.title] = "it needs a second trace"
             continue
         try:
-            found[name] = view(trace, name, **({"other": other} if name == "compare" else {}))
+            found[name] = view(trace, name, **beside(name, other))
         except Unsupported as error:
             missing[source.title] = error.what
     return found, missing

@@ -58,21 +58,30 @@ class Clock:
                     self.phases.append(Phase(name, start - self._zero, now - self._zero, len(stack)))
                     break
 
-    def total(self, *names: str) -> float:
-        return math.fsum(p.end - p.start for p in self.phases if p.name in names)
+    @property
+    def zero(self) -> float | None:
+        """Of what ``start`` and ``end`` of the phases are counted from, in seconds of torch's own clock; None where nothing was told."""
+        return self._zero
+
+    def spent(self, step: str) -> tuple[float | None, float]:
+        """(when it began, by torch's own clock, seconds) of one of ``PHASES``; the beginning is None where torch did not tell of it."""
+        found = [p for p in self.phases if p.name in PHASES[step]]
+        began = None if self._zero is None or not found else self._zero + min(p.start for p in found)
+        return began, math.fsum(p.end - p.start for p in found)
 
 
 def phase_items(clock: Clock) -> tuple[Item, ...]:
     """In order of their starts. A phase's parent is the one it stands in; times are facts, since the item is about them."""
     found: list[Item] = []
-    above: list[Item] = []
-    for n, p in enumerate(sorted(clock.phases, key=lambda p: (p.start, p.depth))):
-        above = above[: p.depth]
-        parents = (above[-1].id,) if above else ()
-        facts = {"start": p.start, "seconds": p.end - p.start, "depth": p.depth, "name": p.name}
+    above: list[tuple[Item, float]] = []
+    for n, p in enumerate(sorted(clock.phases, key=lambda p: (p.start, -p.end, p.depth))):
+        while above and above[-1][1] < p.end:
+            above.pop()
+        parents = (above[-1][0].id,) if above else ()
+        facts = {"start": p.start, "seconds": p.end - p.start, "depth": len(above), "name": p.name}
         item = Item(f"torch.phases/{n}", "phase", p.name, parents, (), facts)
         found.append(item)
-        above.append(item)
+        above.append((item, p.end))
     return tuple(found)
 
 

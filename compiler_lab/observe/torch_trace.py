@@ -23,7 +23,7 @@ from ..core.provenance import Location
 from . import torch_code, torch_guards, torch_loops
 from .torch_graphs import PrintedGraph, read_graph
 from .torch_log import HINT, Log, Record, log_files, read_log
-from .torch_phases import PHASES, Clock, phase_items, phase_text
+from .torch_phases import Clock, phase_items, phase_text
 from .trace import LoadedArtifact, Step, Trace
 
 CHOSEN = "chosen by torch's partitioner"
@@ -144,23 +144,23 @@ class _Compile:
     def steps(self, number: int) -> list[Step]:
         made: list[Step] = []
 
-        def add(name: str, before: Artifact | None, after: Artifact, seconds: float, part: str = "") -> Artifact:
-            made.append(Step(name, before, after, seconds, part, number))
+        def add(name: str, before: Artifact | None, after: Artifact, time: tuple[float | None, float], part: str = "") -> Artifact:
+            made.append(Step(name, before, after, time[1], part, number, time[0], str(number)))
             return after
 
         captured = self.graph(self.payload("dynamo_output_graph", "compiled_autograd_graph"), "frames")
         capture = self.capture(captured)
         if capture is None:
             return []
-        add("capture", None, capture, self.clock.total(*PHASES["capture"]))
+        add("capture", None, capture, self.clock.spent("capture"))
         inputs: dict[str, Artifact] = {}
         graphs: dict[str, PrintedGraph] = {}
         if traced := self.payload("aot_joint_graph", "aot_inference_graph"):
             joint = self.from_captured(captured, self.graph(traced, "aot.joint"))
-            before: Artifact = add("joint", capture, RecordedArtifact("JointGraph", "aot.joint", joint.text(), joint.items), self.clock.total(*PHASES["joint"]))
+            before: Artifact = add("joint", capture, RecordedArtifact("JointGraph", "aot.joint", joint.text(), joint.items), self.clock.spent("joint"))
             graphs = self.split(joint)
             cut = _partition(joint, graphs)
-            add("partition", before, cut, self.clock.total(*PHASES["partition"]))
+            add("partition", before, cut, self.clock.spent("partition"))
             inputs = {part: RecordedArtifact("GraphArtifact", f"aot.{part}", g.text(), g.items) for part, g in graphs.items()}
         for half in self.halves:
             self.half_steps(half, graphs, inputs, capture, add)
@@ -168,9 +168,9 @@ class _Compile:
         if items:
             subject = lambda i: i.parents or (i.id,)
             why = tuple(Decision("guard", subject(i), "accepted", "assumed", {"check": i.text}) for i in items if i.kind != "source")
-            add("guard", capture, RecordedArtifact("GuardTree", torch_guards.TREE, text, items, why), self.clock.total(*PHASES["guard"]))
+            add("guard", capture, RecordedArtifact("GuardTree", torch_guards.TREE, text, items, why), self.clock.spent("guard"))
         if phases := phase_items(self.clock):
-            add("phases", None, RecordedArtifact("Phases", "torch.phases", phase_text(phases), phases), 0.0)
+            add("phases", None, RecordedArtifact("Phases", "torch.phases", phase_text(phases), phases), (self.clock.zero, 0.0))
         return made
 
     @property
@@ -256,7 +256,7 @@ class _Compile:
                 "post grad passes",
                 before,
                 RecordedArtifact("GraphArtifact", f"aot.{part}", graph.text(), graph.items),
-                half.clock.total(*PHASES["post grad"]),
+                half.clock.spent("post grad"),
                 part,
             )
         loops, groups = torch_loops.read_nodes(half.before), torch_loops.read_nodes(half.after)
@@ -268,19 +268,19 @@ class _Compile:
                 "lower",
                 before,
                 RecordedArtifact("LoopProgram", f"lowering.{part}", torch_loops.loop_text(items), items),
-                half.clock.total(*PHASES["lower"]),
+                half.clock.spent("lower"),
                 part,
             )
         if groups:
             items = torch_loops.group_items(groups, f"scheduling.{part}", f"lowering.{part}")
             why = torch_loops.fusion_decisions(half.fusion, groups, f"lowering.{part}")
             after = RecordedArtifact("Schedule", f"scheduling.{part}", torch_loops.group_text(items), items, why)
-            before = add("schedule", before, after, half.clock.total(*PHASES["schedule"]), part)
+            before = add("schedule", before, after, half.clock.spent("schedule"), part)
         if half.code is not None:
             items = torch_code.code_items(half.code, f"codegen.{part}", half.origins, links.of_call)
-            before = add("generate", before, RecordedArtifact("Kernels", f"codegen.{part}", half.code.text, items), half.clock.total(*PHASES["generate"]), part)
+            before = add("generate", before, RecordedArtifact("Kernels", f"codegen.{part}", half.code.text, items), half.clock.spent("generate"), part)
             items, text = torch_code.program_parts(half.code, f"runtime.{part}", f"codegen.{part}")
-            add("build", before, RecordedArtifact("Program", f"runtime.{part}", text, items), half.clock.total(*PHASES["build"]), part)
+            add("build", before, RecordedArtifact("Program", f"runtime.{part}", text, items), half.clock.spent("build"), part)
 
 
 @dataclass

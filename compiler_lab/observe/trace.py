@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import linecache
+import math
 import os
 import platform
 import zipfile
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core.artifact import Artifact, Decision, Item, Plain
+from ..core.clock import Span
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
 
@@ -42,6 +44,8 @@ class Step:
     """One step of one compile: ``name`` of the pipeline step, its input and output, and what it cost.
 
     ``part`` is "forward" or "backward" after the partition, "" before it. ``graph`` numbers the captured graphs of a recording.
+    ``start``: when it began, on a clock that only grows, the same for all steps of a trace; None where nobody looked. ``parent``: the compile that it
+    was part of, by a name that no other compile of the trace has: a graph is compiled again for other sizes. ``spans``: what it did, with times.
     """
 
     name: str
@@ -50,6 +54,9 @@ class Step:
     seconds: float
     part: str = ""
     graph: int = 0
+    start: float | None = None
+    parent: str = ""
+    spans: tuple[Span, ...] = ()
 
 
 class LoadedArtifact(Artifact):
@@ -109,6 +116,16 @@ class Trace:
         """Numbers of the compiles in which something was made."""
         return tuple(sorted({s.graph for s in self.steps if s.name not in ABOUT_FRAMES}))
 
+    @property
+    def seconds(self) -> float:
+        """That all steps took; what went on side by side counts once."""
+        return seconds_of(self.steps)
+
+    @property
+    def zero(self) -> float:
+        """When the first step began; every ``start`` of a saved trace counts from there."""
+        return min((s.start for s in self.steps if s.start is not None), default=0.0)
+
     def artifacts(self) -> tuple[Artifact, ...]:
         """Every artifact once, in order of first appearance."""
         found: dict[int, Artifact] = {}
@@ -150,6 +167,7 @@ class Trace:
         artifacts = self.artifacts()
         number = {id(a): i for i, a in enumerate(artifacts)}
         data = [a.to_json() for a in artifacts]
+        zero = self.zero
         steps = [
             {
                 "name": s.name,
@@ -158,6 +176,9 @@ class Trace:
                 "seconds": s.seconds,
                 "part": s.part,
                 "graph": s.graph,
+                "start": None if s.start is None else s.start - zero,
+                "parent": s.parent,
+                "spans": [[p.name, p.start, p.seconds] for p in s.spans],
             }
             for s in self.steps
         ]
@@ -184,6 +205,7 @@ class Trace:
                     float(s["seconds"]),
                     _str(s["part"]),
                     int(s["graph"]),
+                    *_times(s),
                 )
                 for s in data["steps"]
             ]
@@ -223,10 +245,29 @@ class Trace:
         return open_torch_trace(path)
 
 
+def seconds_of(steps: Iterable[Step]) -> float:
+    """Together; what went on side by side counts once."""
+    total, until = 0.0, -math.inf
+    for step in sorted(steps, key=lambda s: -math.inf if s.start is None else s.start):
+        if step.start is None:
+            total += step.seconds
+        elif (end := step.start + step.seconds) > until:
+            total += end - max(step.start, until)
+            until = end
+    return total
+
+
 def source_files(items: Iterable[Item]) -> dict[str, list[str]]:
     """file name -> its lines, for each of the user's files that an item points to; files without source are left out."""
     files = sorted({location.file for item in items for location in item.stack if not is_library(location.file)})
     return {f: [line.rstrip("\n") for line in lines] for f in files if (lines := linecache.getlines(f))}
+
+
+def _times(data: Mapping[str, Any]) -> tuple[float | None, str, tuple[Span, ...]]:
+    """Start, parent and spans of a step; files of older releases have none."""
+    start = data.get("start")
+    spans = (Span(_str(name), float(at), float(seconds)) for name, at, seconds in _list(data.get("spans", ())))
+    return None if start is None else float(start), _str(data.get("parent", "")), tuple(spans)
 
 
 def _item(data: Mapping[str, Any]) -> Item:

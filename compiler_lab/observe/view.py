@@ -24,12 +24,13 @@ from .trace import Step, Trace
 @dataclass(frozen=True)
 class Source:
     """``data``: "module:function" under ``observe``, called with the trace and the options; ``values``: what the widget remembers, with first values;
-    ``answer``: "module:function" under ``observe``, called with the trace and a question of the widget's."""
+    ``answer``: "module:function" under ``observe``, called with the trace and a question of the widget's; ``pair``: a second trace can stand beside it."""
 
     title: str
     data: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     answer: str = ""
+    pair: bool = False
 
 
 VIEWS: dict[str, Source] = {
@@ -46,8 +47,14 @@ VIEWS: dict[str, Source] = {
         "cut_data:answer",
     ),
     "memory": Source("Where buffers live, and how long", "memory_data:memory_data", {"program": 0, "buffer": "", "kernel": ""}),
-    "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
+    "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}, pair=True),
+    "time": Source("Where time goes", "time_data:time_data", {"zoom": [], "focus": []}, pair=True),
 }
+
+
+def beside(name: str, other: Trace | None) -> dict[str, Trace]:
+    """The option of the view ``name`` that sets ``other`` beside the trace."""
+    return {"other": other} if other is not None and VIEWS[name].pair else {}
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..core.clock import Clock, spent
 from ..core.errors import CodegenFailed
 from ..core.options import Options
 from ..core.provenance import own_location
@@ -39,33 +41,42 @@ if TYPE_CHECKING:
     from ..codegen.ir import CallCode
 
 DEFAULTS = Options()
+BOUND = ("mm", "addmm", "bmm", "baddbmm")  # what the wrapper in Python calls as ``torch.mm`` and so on: ``codegen/externs.py``
 
 
-def build(kernels: Kernels, options: Options = DEFAULTS) -> Program:
-    """Compiles (or finds) and loads ``kernels``. Raises ``CodegenFailed`` when there is no compiler or it fails."""
-    if not kernels.kernels:
-        return _assemble(kernels, None, None)
-    toolchain = find_toolchain(options.cxx, options.cache_dir, options.sanitize)
-    path = _library(kernels, toolchain, open_cache(options.cache_dir))
-    return _assemble(kernels, path, toolchain)
+def build(kernels: Kernels, options: Options = DEFAULTS, clock: Clock | None = None) -> Program:
+    """Compiles (or finds) and loads ``kernels``. Raises ``CodegenFailed`` when there is no compiler or it fails. ``clock``: is told what takes long."""
+    with spent(clock, "build"):
+        if not kernels.kernels:
+            return _assemble(kernels, None, None, clock)
+        with spent(clock, "find the compiler"):
+            toolchain = find_toolchain(options.cxx, options.cache_dir, options.sanitize)
+        path = _library(kernels, toolchain, open_cache(options.cache_dir), clock)
+        return _assemble(kernels, path, toolchain, clock)
 
 
-def build_many(kernels: Sequence[Kernels], options: Options = DEFAULTS) -> tuple[Program, ...]:
-    """Several programs, compiled side by side on ``options.jobs`` threads (0: one for each CPU). The first failure is raised."""
+def build_many(kernels: Sequence[Kernels], options: Options = DEFAULTS, clocks: Sequence[Clock] = ()) -> tuple[Program, ...]:
+    """Several programs, compiled side by side on ``options.jobs`` threads (0: one for each CPU). The first failure is raised. ``clocks``: of each."""
     jobs = min(options.jobs or os.cpu_count() or 1, len(kernels))
+    timed = list(itertools.zip_longest(kernels, clocks))
     if jobs <= 1:
-        return tuple(build(k, options) for k in kernels)
+        return tuple(build(k, options, clock) for k, clock in timed)
     if any(k.kernels for k in kernels):
         find_toolchain(options.cxx, options.cache_dir, options.sanitize)  # probed once, before the threads would each do it
     with ThreadPoolExecutor(jobs, thread_name_prefix="compiler_lab_build") as pool:
-        return tuple(pool.map(lambda k: build(k, options), kernels))
+        return tuple(pool.map(lambda one: build(one[0], options, one[1]), timed))
 
 
-def _library(kernels: Kernels, toolchain: Toolchain, cache: Cache) -> Path:
+def _library(kernels: Kernels, toolchain: Toolchain, cache: Cache, clock: Clock | None) -> Path:
     parts = (kernels.unit, *headers().values(), toolchain.path, toolchain.version, *toolchain.flags, *toolchain.libraries, cpu_features())
     key = key_of(parts)
-    path = cache.find(key)
-    return path if path is not None else cache.publish(key, _compile(kernels, toolchain), kernels.unit)
+    with spent(clock, "look in the cache"):
+        path = cache.find(key)
+    if path is not None:
+        return path
+    with spent(clock, "compiler run"):
+        library = _compile(kernels, toolchain)
+    return cache.publish(key, library, kernels.unit)
 
 
 def _compile(kernels: Kernels, toolchain: Toolchain) -> bytes:
@@ -128,9 +139,28 @@ class Loadable:
         make = make_of(self.wrapper, f"{self.stage} wrapper")
         return make(functions, self.ops, self.constants, torch), f"Python ({why})" if why else "Python"
 
+    def one_by_one(self, path: Path | None, around: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> Callable[..., tuple[Any, ...]]:
+        """The wrapper in Python, with ``around(name, function)`` in place of each kernel and of each operator: what measures them one by one."""
+        functions = {name: around(name, function) for name, function in (_load(self.functions, path) if path else {}).items()}
+        ops = {name: around(name, op) for name, op in self.ops.items()}
+        return make_of(self.wrapper, f"{self.stage} wrapper")(functions, ops, self.constants, _Torch(around))
 
-def _assemble(kernels: Kernels, path: Path | None, toolchain: Toolchain | None) -> Program:
-    return Program(kernels, path, toolchain, *Loadable.of(kernels).load(path))
+
+class _Torch:
+    """``torch`` as the wrapper in Python sees it: what it calls by way of a binding is given to ``around``."""
+
+    def __init__(self, around: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+        self._around = around
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(torch, name)
+        return self._around(name, found) if name in BOUND else found
+
+
+def _assemble(kernels: Kernels, path: Path | None, toolchain: Toolchain | None, clock: Clock | None) -> Program:
+    with spent(clock, "load"):
+        call, language = Loadable.of(kernels).load(path)
+    return Program(kernels, path, toolchain, call, language)
 
 
 @contextlib.contextmanager

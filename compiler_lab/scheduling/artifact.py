@@ -32,8 +32,8 @@ from .verify import check_group, check_plan
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class MemoryPlan(Artifact):
-    """Where intermediates live. All figures in bytes, over one run; inputs are in none of them:
-
+    """Where intermediates live. All figures in bytes, over one run. Inputs are in none of them, for their memory is the caller's; but for ``held``, what
+    nobody but a backward holds, which counts in peak, bound and eager alike from the start to its last reader.
     Where sizes are symbolic, ``arena_bytes`` is exact and the others are at the sizes at hand.
 
     arena_bytes  size of the arena, in which lie all slots without a host
@@ -53,6 +53,7 @@ class MemoryPlan(Artifact):
     groups: tuple[Group, ...]
     over: Mapping[str, str] = field(default_factory=dict[str, str])
     results: frozenset[str] = frozenset()  # of the program: their memory is there to the end
+    held: Mapping[str, int] = field(default_factory=dict[str, int])
     decisions: tuple[Decision, ...] = ()
 
     def text(self) -> str:
@@ -70,8 +71,14 @@ class MemoryPlan(Artifact):
         return frozenset([*made, *(self.over[name] for name in made)])
 
     def items(self) -> tuple[Item, ...]:
+        """The figures, then each slot."""
         group = self.stage.rpartition(".")[0]
-        return tuple(
+        facts = {
+            "peak": self.peak_bytes, "bound": self.bound_bytes, "eager": self.eager_bytes, "arena": hint(self.arena_bytes),
+            "held": dict(sorted(self.held.items())),
+        }  # fmt: skip
+        figures = Item(self.stage, "figures", self.text().partition("\n")[0], tuple(f"{group}/{g.name}" for g in self.groups), (), facts)
+        slots = (
             Item(
                 f"{self.stage}/{s.buffer.name}",
                 "slot",
@@ -81,6 +88,7 @@ class MemoryPlan(Artifact):
             )
             for s in self.slots
         )
+        return (figures, *slots)
 
     def at(self, numbers: Mapping[str, int]) -> MemoryPlan:
         """The plan for these sizes."""

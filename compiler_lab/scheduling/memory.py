@@ -25,7 +25,7 @@ from ..lowering.sizes import hint, is_number
 from .artifact import MemoryPlan, Schedule
 from .in_place import pairs
 from .ir import FRESH, OUT_VARIANTS, ExternGroup, Group, Slot
-from .order import group_reads, group_writes, lifetimes, peak
+from .order import group_reads, group_writes, lifetimes
 from .places import aligned, blocks, gap, search
 
 Spans = Mapping[str, tuple[int, int]]
@@ -67,11 +67,12 @@ def plan_groups(stage: str, program: LoopProgram, groups: tuple[Group, ...]) -> 
         slots=tuple(slots),
         arena_bytes=found.arena,
         peak_bytes=hint(found.arena) + outside(program, groups, slots),
-        bound_bytes=peak(groups, {spec.name: spec.cost for spec, _ in wanted}, outputs),
+        bound_bytes=outside(program, groups, ()),
         eager_bytes=eager_peak(program),
         groups=groups,
         over=found.over,
         results=outputs,
+        held=held(program),
         decisions=tuple(decisions),
     )
 
@@ -125,8 +126,7 @@ def _best(program: LoopProgram, groups: Sequence[Group], placed: Sequence[Buffer
     given = {s.name for g in groups if isinstance(g, ExternGroup) and g.node.target in FRESH for s in group_writes(g) if excluded[s.name] == "allocates itself"}
     over = dict(pairs(program, groups, spans, inner, given))
     late = [s for g in groups if not _allocates(g) for s in group_writes(g) if excluded.get(s.name) == "output"]
-    backward = program.stage.endswith("backward")
-    each = APART // 4 if backward else APART  # a call under autograd takes tens of microseconds whatever it does
+    each = APART // 4 if program.stage.endswith("backward") else APART  # a call under autograd takes tens of microseconds whatever it does
 
     def laid(ends: bool, inside: bool, apart: int = 0) -> Layout:
         chosen = {made: read for made, read in over.items() if ends or made in inner}
@@ -140,11 +140,11 @@ def _best(program: LoopProgram, groups: Sequence[Group], placed: Sequence[Buffer
         slots, arena = search(replace(s, nbytes=aligned(s.nbytes)) for s in free if s.buffer.name not in gone)
         found.update((s.buffer.name, s) for s in (*_back(moved, slots, arena), *own, *slots))
         slots = [slot for row in rows for slot in row.slots(found[row.members[0].name], spans)]
-        most = arena + outside(program, groups, slots, inputs=backward)
+        most = arena + outside(program, groups, slots)
         return Layout(slots, arena, chosen, most + arena // KEPT + each * len(own))
 
     best = min((laid(*way) for way in ((False, False), (True, False), (True, True))), key=lambda way: way.cost)
-    floor = outside(program, groups, (), inputs=backward)
+    floor = outside(program, groups, ())
     for apart in (*(1 << i for i in range(len(placed).bit_length())), len(placed)):
         if each * apart < best.cost - floor:
             best = min(best, laid(True, False, apart), laid(True, True, apart), key=lambda way: way.cost)
@@ -203,8 +203,13 @@ def _back(moved: Sequence[Slot], laid: list[Slot], arena: int) -> list[Slot]:
 # ---- figures and reasons ----
 
 
-def outside(program: LoopProgram, groups: Sequence[Group], slots: Sequence[Slot], inputs: bool = False) -> int:
-    """Most bytes at once of what is not in the arena: results, results of aten's calls, and, with ``inputs``, inputs that die with their last reader."""
+def held(program: LoopProgram) -> dict[str, int]:
+    """Bytes of the inputs that nobody but a backward holds: each is there from the start to its last reader. A forward's are its caller's."""
+    return {s.name: s.cost for s in program.inputs if s.name not in program.lent} if program.stage.endswith("backward") else {}
+
+
+def outside(program: LoopProgram, groups: Sequence[Group], slots: Sequence[Slot]) -> int:
+    """Most bytes at once of what is not in the arena: results, results of aten's calls, and what a backward alone holds."""
     spans, outputs = lifetimes(groups), _outputs(program)
     home = {s.buffer.name for s in slots}
     lives = {
@@ -215,11 +220,9 @@ def outside(program: LoopProgram, groups: Sequence[Group], slots: Sequence[Slot]
             first, last = lives[s.host]
             lives[s.host] = min(first, s.first), max(last, s.last)
     sizes = {s.name: s.cost for g in groups for s in group_writes(g)}
-    if inputs:
-        last = {b: i for i, g in enumerate(groups) for b in group_reads(g)}
-        own = [s for s in program.inputs if s.name not in program.lent]
-        sizes |= {s.name: s.cost for s in own}
-        lives |= {s.name: (0, last.get(s.name, 0)) for s in own}
+    own, last = held(program), {b: i for i, g in enumerate(groups) for b in group_reads(g)}
+    sizes |= own
+    lives |= {name: (0, last.get(name, 0)) for name in own}
     change = [0] * (len(groups) + 2)
     for name, (first, last) in lives.items():
         change[first] += sizes[name]
@@ -246,7 +249,8 @@ def _overlap(a: Slot, b: Slot) -> bool:
 
 
 def eager_peak(program: LoopProgram) -> int:
-    """Most bytes alive at once if every node of the program ran by itself and each result were freed after its last reader."""
+    """Most bytes alive at once if every node of the program ran by itself and each result, and what a backward alone holds, were freed after its last
+    reader."""
     last = dict.fromkeys(_outputs(program), len(program.nodes))
     for i, node in enumerate(program.nodes):
         last.update((b, i) for b in reads(node) if last.get(b, 0) < i)
@@ -255,4 +259,7 @@ def eager_peak(program: LoopProgram) -> int:
         for s in written(node):
             change[i] += s.cost
             change[last.get(s.name, i) + 1] -= s.cost
+    for name, size in held(program).items():
+        change[0] += size
+        change[last.get(name, 0) + 1] -= size
     return max(itertools.accumulate(change))

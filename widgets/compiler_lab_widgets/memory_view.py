@@ -24,7 +24,11 @@ PLACES = {"arena": "arena", "inside": "inside another buffer", "own": "memory of
 WHY = (
     "A buffer lives from the kernel that writes it to its last reader; buffers that never live together can have the same bytes. The planner "
     "keeps one arena between calls, writes over a buffer that dies (in place), and uses a result's memory before it is written (lab 15). "
-    "Inputs are in no figure."
+    "Inputs are in no figure, for their memory is the caller's; but what was saved for a backward, and nobody else holds, is in each to its last reader."
+)
+ABOVE = (
+    "It peaks above op by op here: the arena is there from the first kernel to the last, also while nothing in it is used, where op by op asks for each buffer "
+    "when it is made. It is taken once and kept for the next call."
 )
 
 
@@ -84,8 +88,9 @@ def _program(p: Program, k: int) -> str:
         f"<small>{p['figures'][key]:,} bytes</small></dd></div>"
         for key, said in FIGURES
     )
+    above = f"<p>{esc(ABOVE)}</p>" if p["figures"]["peak"] > p["figures"]["eager"] else ""
     return (
-        f'<section class="clab-mprogram" data-program="{k}">{heading(3, esc(p["name"]))}<dl class="clab-figures">{figures}</dl>'
+        f'<section class="clab-mprogram" data-program="{k}">{heading(3, esc(p["name"]))}<dl class="clab-figures">{figures}</dl>{above}'
         f"{heading(4, 'Bytes alive while the program runs')}{_curves(p)}"
         f"{heading(4, 'The arena: bytes from top to bottom, kernels from left to right')}{_arena(p)}"
         f"{heading(4, 'Lifetimes: a bar from the kernel that writes a buffer to the last that reads it')}"
@@ -196,14 +201,15 @@ def _tables(p: Program) -> str:
     ]  # fmt: skip
     head = ["buffer", "made by", "bytes", "written by", "lives to", "place", "of", "from byte", "written over", "bytes were of", "reason", "your line"]
     meanings = "".join(f"<dt>{esc(r)}</dt><dd>{esc(words.sentence('reuse', r))}</dd>" for r in dict.fromkeys(b["reason"] for b in p["buffers"] if b["reason"]))
-    inputs = [[esc(i["name"]), esc(", ".join(names[r] for r in i["readers"])), names[i["last"]]] for i in p["inputs"]]
+    held = lambda i: f"{i['bytes']:,}" if i["bytes"] else "the caller's"
+    inputs = [[esc(i["name"]), held(i), esc(", ".join(names[r] for r in i["readers"])), names[i["last"]]] for i in p["inputs"]]
     kernels = [[esc(k["name"]), esc(k["what"]), esc(", ".join(k["reads"])), esc(", ".join(k["writes"])), esc(k["line"])] for k in p["kernels"]]
     alive = [[names[i], f"{p['curves']['ours'][i]:,}", f"{p['curves']['bound'][i]:,}"] for i in range(len(names))]
     given = "Inputs, saved tensors among them in a backward: after the last reader nobody here needs them, and a tensor that only autograd held is freed."
     return (
         more(f"Buffers <small>{len(rows)}</small>", f'<dl class="clab-dl">{meanings}</dl>' + table(f"Buffers of {p['name']}", head, rows), "clab-tbuffers")
         + more(f"Kernels and calls <small>{len(kernels)}</small>", table("Kernels", ["kernel", "loop or call", "reads", "writes", "your line"], kernels))
-        + more(f"Inputs <small>{len(inputs)}</small>", f"<p>{esc(given)}</p>" + table("Inputs", ["input", "read by", "last"], inputs))
+        + more(f"Inputs <small>{len(inputs)}</small>", f"<p>{esc(given)}</p>" + table("Inputs", ["input", "bytes that count", "read by", "last"], inputs))
         + more("Bytes alive at each kernel", table("Bytes alive", ["kernel", "with this plan", "bound"], alive), "clab-talive")
     )
 

@@ -28,6 +28,7 @@ SECTIONS: dict[str, str] = {  # kind of an item -> the section it stands in
     "call": "The wrapper that calls the kernels, in C",
     "wrapper": "The same calls in Python",
     "assembly": "Assembly",
+    "figures": "Memory plan",
     "slot": "Memory plan",
     "network": "The flow network of the cut",
 }
@@ -37,6 +38,7 @@ TYPES: dict[str, str] = {  # type of an artifact -> the section of items of any 
     "Schedule": "Kernels, library calls and what they hold",
     "GuardTree": "Guard tree",
     "Phases": "Phases, each inside the one above it",
+    "CallProfile": "Kernels and library calls of the call that was measured",
 }
 EXPLANATIONS: dict[str, str] = {
     "capture": "The frame's bytecode was run symbolically: tensor operations became nodes, everything else was done once. Guards say when this may be reused.",
@@ -55,8 +57,16 @@ EXPLANATIONS: dict[str, str] = {
     "build": "What the C++ compiler made of it. Where one line of C++ became many instructions, each knows its line.",
     "guard": "The guards as a tree over the values they look at: the compiled code runs only while all of them hold.",
     "phases": "What torch.compile was doing, as it times itself.",
+    "profile": "One call, measured kernel by kernel.",
 }
-PHASES: dict[str, str] = {"capture": "Capture", "guard": "Capture", "phases": "Time", "forward": "Forward kernels", "backward": "Backward kernels"}
+PHASES: dict[str, str] = {
+    "capture": "Capture",
+    "guard": "Capture",
+    "phases": "Time",
+    "profile": "Time",
+    "forward": "Forward kernels",
+    "backward": "Backward kernels",
+}
 LOST: dict[str, str] = {
     "python": "no tensor operation: Python did it once, while capturing",
     "half": "nothing of it is needed in this half",
