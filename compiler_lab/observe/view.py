@@ -40,6 +40,7 @@ VIEWS: dict[str, Source] = {
     "breaks": Source("Graph breaks", "breaks_data:breaks_data"),
     "fusion": Source("Loops become kernels, decision by decision", "fusion_data:fusion_data", {"program": 0, "position": 0, "left": 0, "right": 0}),
     "memory": Source("Where buffers live, and how long", "memory_data:memory_data", {"program": 0, "buffer": "", "kernel": ""}),
+    "kernel": Source("A kernel's loops, code, memory and roofline", "kernel_data:kernel_data", {"kernel": 0, "access": 0, "point": {}}),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }
 
