@@ -63,6 +63,9 @@ def test_a_line_is_followed_to_its_instructions_and_back(visit: Visit, trace: Tr
     lines.filter(has_text="doubled + 1").click()
     hot = visit.numbers("ol.clab-lines:not(.clab-src) > li.clab-hot")
     assert machine <= hot and all(line in data["src"][n] for n in hot)
+    seen = "e => { const a = e.getBoundingClientRect(), l = e.closest('.clab-list').getBoundingClientRect(); return a.top >= l.top && a.bottom <= l.bottom; }"
+    for pane in page.locator(".clab-shown .clab-list:has(li.clab-hot)").all():
+        assert pane.locator("li.clab-hot").first.evaluate(seen), "the first linked line is brought into sight"
     page.keyboard.press("Escape")
     assert page.locator("li.clab-hot").count() == 0
     script = "(root, n) => { for (const l of root.querySelectorAll('ol.clab-lines:not(.clab-src)')) if (n >= l.start && n < l.start + l.children.length) { "

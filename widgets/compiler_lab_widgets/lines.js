@@ -162,7 +162,8 @@ export function link(root, live, stage, data) {
       const first = pane.querySelector(".clab-hot");
       const details = first?.closest("details");
       if (details) details.open = true;
-      if (first) pane.scrollTop += first.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
+      const scroller = first?.closest(".clab-list") ?? pane; // a pane may scroll its list alone
+      if (first) scroller.scrollTop += first.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientHeight / 3;
     }
   }
   stage.changed = () => {
