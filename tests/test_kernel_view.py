@@ -139,6 +139,13 @@ def test_code_is_the_traces(trace: Trace, data: Any) -> None:
         assert code and k["vector"] == sum(i.facts["vector"] for i in made["build"] if i.kind == "assembly" and i.facts["kernel"] == k["name"])
 
 
+def test_machine_code_is_the_kernels_own(trace: Trace) -> None:
+    """Functions of the wrapper, whose lines are numbered too, are no kernel's."""
+    built: Any = next(s.after for s in trace.steps if s.name == "build")
+    for line in built.assembly():
+        assert line.function.removeprefix("_") == line.kernel or line.function.startswith(f"{line.kernel}.") or "omp_outlined" in line.function, line
+
+
 def test_the_page_says_the_numbers(data: Any) -> None:
     page = kernel_view.render(data)
     assert "kernels &amp; &lt;loops&gt;" in page and "<loops>" not in page
