@@ -49,6 +49,8 @@ VIEWS: dict[str, Source] = {
     "memory": Source("Where buffers live, and how long", "memory_data:memory_data", {"program": 0, "buffer": "", "kernel": ""}),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}, pair=True),
     "time": Source("Where time goes", "time_data:time_data", {"zoom": [], "focus": []}, pair=True),
+    "kernel": Source("A kernel's loops, code, memory and roofline", "kernel_data:kernel_data", {"kernel": 0, "access": 0, "point": {}}),
+    "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }
 
 

@@ -84,9 +84,12 @@ def compile_to_assembly(source: str, toolchain: Toolchain, kernels: tuple[Span, 
 
 
 def kernel_of(function: str, line: int | None, kernels: tuple[Span, ...]) -> str:
-    """The kernel a function belongs to. Parallel bodies are ``k0._omp_fn.0`` in g++; clang's ``.omp_outlined.`` are found by their line."""
+    """The kernel a function belongs to. Parallel bodies are ``k0._omp_fn.0`` in g++; clang's ``.omp_outlined.`` are found by their line.
+
+    No other function is: the wrapper's own have lines of their own file, which may bear the same name."""
     named = next((k.name for k in kernels if function.removeprefix("_") == k.name or function.startswith(k.name + ".")), "")
-    return named or next((k.name for k in kernels if line is not None and k.first <= line <= k.last), "")
+    outlined = "omp_outlined" in function and line is not None
+    return named or next((k.name for k in kernels if outlined and k.first <= (line or 0) <= k.last), "")
 
 
 @dataclass(frozen=True)

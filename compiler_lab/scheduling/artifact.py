@@ -24,6 +24,7 @@ from ..lowering.ir import BufferSpec, ExternNode, LoopNode, SerialNode, TensorVi
 from ..lowering.program import LoopProgram, fits
 from ..lowering.sizes import Condition, hint
 from ..lowering.symbols import at, symbols_in
+from .facts import kernel_facts
 from .ir import ExternGroup, Group, LoopGroup, Slot
 from .order import group_reads, group_writes
 from .respace import chain, numel
@@ -147,7 +148,13 @@ class Schedule(Artifact):
                 yield Item(f"{where}/{spec.name}", "buffer", f"{spec.name}: {printer.spec_text(spec)}", (self.program.id(node),), node.stack)
             return
         parents = tuple(self.program.id(n) for n in group.nodes)
-        facts = {"shape": group.shape, "kept": dict(sorted(group.kept.items())), "internal": sorted(group.internal), **bytes_moved}
+        facts = {
+            "shape": group.shape,
+            "kept": dict(sorted(group.kept.items())),
+            "internal": sorted(group.internal),
+            **bytes_moved,
+            **kernel_facts(group, known),
+        }
         yield Item(where, group.shape, group_head(group), parents, group.nodes[0].stack, facts)
         for n in group.nodes:
             phases = [i for i, p in enumerate(group.phases) if any(m.name == n.name for m in p.nodes)]

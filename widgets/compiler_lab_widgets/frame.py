@@ -21,6 +21,7 @@ from pygments.lexer import Lexer
 from pygments.token import Comment, Keyword, Name, Number, String
 
 COLOURS = ((Comment, "c"), (Keyword, "k"), (String, "s"), (Number, "m"), (Name.Function, "f"), (Name.Builtin, "k"))
+LINES = 'from "./lines.js"'
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 
 
@@ -49,8 +50,10 @@ def style(name: str) -> str:
 
 
 def script(name: str) -> str:
-    """The text of ``base.js``, and after it the view's, whose import of the first is left out."""
-    return asset("base.js") + IMPORT.sub("", asset(f"{name}_view.js"))
+    """The text of ``base.js``, of ``lines.js`` where the view links lines, and after them the view's; their imports of each other are left out."""
+    own = asset(f"{name}_view.js")
+    lines = IMPORT.sub("", asset("lines.js")) if LINES in own else ""
+    return asset("base.js") + lines + IMPORT.sub("", own)
 
 
 def asset(name: str) -> str:

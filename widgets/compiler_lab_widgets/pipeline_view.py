@@ -35,9 +35,9 @@ def render(data: Mapping[str, Any]) -> str:
     """The whole view. ``data``: see ``compiler_lab.observe.html.view_data``."""
     steps: list[Step] = list(data["steps"])
     ident = ident_of("pipeline", [data["title"], *(i["text"] for s in steps for i in s["items"])])
-    view = _View(data, ident)
+    view = Panels(data, ident)
     panels = "".join(map(view.panel, steps))
-    sources = _sources(data["sources"])
+    sources = source_lists(data["sources"])
     environment = ", ".join(f"{k} {v}" for k, v in data["environment"].items())
     head = f"{count(len({s['graph'] for s in steps}), 'graph')}, {count(len(steps), 'step')}, {seconds(data['seconds'])} to compile; {environment}"
     body = (
@@ -45,7 +45,7 @@ def render(data: Mapping[str, Any]) -> str:
         f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{sources}</section>'
         f'<div class="clab-steps">{panels}</div></div>'
     )
-    return frame("pipeline", ident, data["title"], head, body, _links(data, steps))
+    return frame("pipeline", ident, data["title"], head, body, links(data, steps))
 
 
 def text(data: Mapping[str, Any]) -> str:
@@ -73,7 +73,7 @@ def _nav(steps: Sequence[Step], ident: str) -> str:
     return "".join(parts)
 
 
-class _View:
+class Panels:
     """What the panels need of the whole: titles of steps, and the user's line behind each number."""
 
     def __init__(self, data: Mapping[str, Any], ident: str) -> None:
@@ -105,7 +105,7 @@ class _View:
         if kind == "assembly":
             return heading(4, esc(title)) + "".join(self.assembly(name, group) for name, group in _by_kernel(items))
         said = f"{esc(title)} <small>{count(len(items), 'line')}</small>"
-        lists = self.lists(items, _paint(items))
+        lists = self.lists(items, paint(items))
         if kind in FOLDED and len(items) > LONG:
             return more(said, lists, "clab-sec")
         return f'<div class="clab-sec">{heading(4, said)}{lists}</div>'
@@ -113,7 +113,7 @@ class _View:
     def assembly(self, name: str, items: list[Item]) -> str:
         vector = sum(bool(item["facts"].get("vector")) for item in items)
         said = f"{esc(name)} <small>{count(len(items), 'line')}, {vector} of vector arithmetic</small>"
-        return more(said, self.lists(items, [_instruction(item) for item in items]), "clab-sec")
+        return more(said, self.lists(items, [instruction(item) for item in items]), "clab-sec")
 
     def lists(self, items: list[Item], painted: list[str]) -> str:
         """Ordered lists that count as the items are numbered: a new one where a number is left out. The user's line stands at the edge."""
@@ -169,7 +169,7 @@ def _by_kernel(items: list[Item]) -> list[tuple[str, list[Item]]]:
     return sorted(kernels.items(), key=lambda pair: (len(pair[0]), pair[0]))
 
 
-def _instruction(item: Item) -> str:
+def instruction(item: Item) -> str:
     """Labels and vector arithmetic stand out; the rest is plain, since there are thousands of them."""
     text: str = item["text"]
     if text.endswith(":"):
@@ -180,7 +180,7 @@ def _instruction(item: Item) -> str:
     return f'<i class="f">{text[: len(text) - len(text.lstrip())]}{esc(name)}</i> {esc(rest)}'
 
 
-def _paint(items: list[Item]) -> list[str]:
+def paint(items: list[Item]) -> list[str]:
     """Each item's text as HTML: coloured by the lexer of its kind, else as a node; indented under the item whose id its own begins with."""
     lexer = LEXERS.get(items[0]["kind"])
     if lexer is not None:
@@ -204,7 +204,7 @@ def _node(text: str) -> str:
     return f'{esc(name)}{kind} = <i class="f">{esc(target)}</i>{esc(rest)}'
 
 
-def _sources(sources: Iterable[Mapping[str, Any]]) -> str:
+def source_lists(sources: Iterable[Mapping[str, Any]]) -> str:
     blocks: list[str] = []
     for source in sources:
         painted = highlight("\n".join(source["lines"]), PythonLexer)
@@ -256,7 +256,7 @@ def _text(text: str | None) -> str:
     return "" if text is None else more("As text", f'<pre tabindex="0">{esc(text)}</pre>', "clab-sec")
 
 
-def _links(data: Mapping[str, Any], steps: list[Step]) -> dict[str, Any]:
+def links(data: Mapping[str, Any], steps: list[Step]) -> dict[str, Any]:
     """For the script: of every item its parents and source lines, runs of equal ones once ("3 4*7": the next seven); why lines are lost."""
     sentences: dict[str, int] = {}
     lost = {s["index"]: {o["src"]: sentences.setdefault(words.why_lost(o["why"]), len(sentences)) for o in s["lost"]} for s in steps if s["lost"]}
