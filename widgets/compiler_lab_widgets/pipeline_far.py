@@ -12,7 +12,7 @@ from typing import Any
 
 from .frame import count, esc, more
 
-LARGE = 20_000  # lines and decisions, above which long panes are packed: about 3.5 MB of HTML
+LARGE = 12_000  # lines and decisions, above which long panes are packed: about 2 MB of HTML
 WHOLE = 1_500  # lines of a large trace that are HTML
 SHORT = 24  # lines of a pane that is HTML in any case
 
