@@ -1,7 +1,7 @@
 """What a large pipeline view leaves out of its HTML: long panes as compressed data, which the script draws when they are opened.
 
 In: panes as the view comes to them, in order. Out: for each the HTML that stands in its place, which says how much it is and how to see it without script;
-``panes``, all of them for the script (``pipeline_view.js``). A trace of up to ``LARGE`` lines and decisions has none: its HTML is complete.
+``panes``, all of them for the script (``pipeline_view.js``). A trace of up to ``LARGE`` characters has none: its HTML is complete.
 Always holds: what the HTML has and what is packed are together everything; the first ``WHOLE`` lines of a large trace are HTML.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 
 from .frame import count, esc, more
 
-LARGE = 12_000  # lines and decisions, above which long panes are packed: about 2 MB of HTML
+LARGE = 2_000_000  # characters of HTML, as ``size`` guesses them, above which long panes are packed
 WHOLE = 1_500  # lines of a large trace that are HTML
 SHORT = 24  # lines of a pane that is HTML in any case
 
 
 class Far:
     def __init__(self, steps: Iterable[Mapping[str, Any]]) -> None:
-        self.large = sum(len(s["items"]) + len(s["decisions"]) for s in steps) > LARGE
+        self.large = sum(map(size, steps)) > LARGE
         self.left = WHOLE
         self.panes: list[dict[str, Any]] = []
 
@@ -47,6 +47,12 @@ class Far:
         if not self.panes:
             return ""
         return f"<p>This trace is large: {count(len(self.panes), 'long pane')} are closed at first, and drawn when they are opened.</p>"
+
+
+def size(step: Mapping[str, Any]) -> int:
+    """About how many characters of HTML a step is: what is said, and the tags around it."""
+    lines = sum(len(i["text"]) + 70 for i in step["items"]) + sum(len(line) + 30 for line in step["removed"])
+    return lines + len(step["text"] or "") + 140 * len(step["decisions"])
 
 
 def command(step: Mapping[str, Any]) -> str:
