@@ -16,13 +16,14 @@ GRAPHS ?= 5000
 SANITIZED ?= 500
 FIRST  ?= 0
 MUTANTS ?= 200
+TSC    ?= npx --yes --package typescript@5.9 tsc
 
-.PHONY: lab test env lint types tests notebooks node bench fuzz graphs sanitize mutants golden clean
+.PHONY: lab test env lint types tests notebooks node tsc bench fuzz graphs sanitize mutants golden clean
 
 lab: env
 	$(BIN)/jupyter lab labs
 
-test: env lint types node tests notebooks
+test: env lint types node tsc tests notebooks
 
 env: $(VENV)/.installed
 
@@ -48,6 +49,10 @@ notebooks: env
 
 node: env
 	@if command -v node >/dev/null; then node --test widgets/; elif [ -n "$$COMPILER_LAB_REQUIRE_ALL" ]; then echo "Node.js is missing"; exit 1; else echo "skipped: the views' script tests need Node.js"; fi
+
+# types of the views' scripts (jsconfig.json). TypeScript comes from npm's own cache or registry, never into this folder; TSC=tsc takes an installed one
+tsc:
+	@if command -v $(firstword $(TSC)) >/dev/null && $(TSC) --version >/dev/null 2>&1; then $(TSC) -p jsconfig.json; else echo "skipped: types of the views' scripts need Node.js with npx, and TypeScript from npm's registry or its cache"; fi
 
 golden: env
 	$(BIN)/python -m pytest tests --update-golden -k golden

@@ -56,6 +56,7 @@ def _library_roots() -> tuple[str, ...]:
 DEMO = os.path.join(os.path.dirname(os.path.dirname(__file__)), "demo.py")
 
 
+@functools.lru_cache(4096)
 def is_library(file: str) -> bool:
     """True for files of torch, of the standard library and of this package, but for its demonstration program: never "the user's line"."""
     return file.startswith(_library_roots()) and file != DEMO

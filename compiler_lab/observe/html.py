@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..core.artifact import Artifact, Decision, Item, Plain
+from .collecting import uncollected
 from .lineage import Key, Lineage, SourceLine, lineage
 from .trace import ABOUT_FRAMES, Step, Trace, source_files
 
@@ -22,6 +23,7 @@ AROUND = 3
 BRIEF = 40  # lines of each step in text/plain
 
 
+@uncollected
 def view_data(trace: Trace, only: Sequence[str] | None = None) -> dict[str, Plain]:
     """The trace, or its steps named ``only``, as JSON-able data; lineage goes through all steps in any case.
 
@@ -77,10 +79,11 @@ def _step(step: Step, items: list[Item], before: list[Item]) -> dict[str, Plain]
 
 
 def _items(step: Step, items: list[Item], before: list[Item], numbers: list[int], src: list[list[int]]) -> list[dict[str, Plain]]:
-    known = {i.text for i in before}
-    new: Callable[[Item], bool] = lambda i: _is_pass(step) and i.text not in known
+    pass_ = _is_pass(step)
+    known = {i.text for i in before} if pass_ else set[str]()
     return [
-        {"n": n, "id": i.id, "kind": i.kind, "text": i.text, "src": src[n], "new": new(i), "facts": dict(i.facts)} for n, i in zip(numbers, items, strict=True)
+        {"n": n, "id": i.id, "kind": i.kind, "text": i.text, "src": src[n], "new": pass_ and i.text not in known, "facts": dict(i.facts)}
+        for n, i in zip(numbers, items, strict=True)
     ]
 
 
@@ -114,6 +117,8 @@ def _lost(trace: Trace, links: Lineage, artifacts: dict[int, int], keys: dict[in
         for line in found:
             kinds[artifact].setdefault(line, set()).add(links.items[(artifact, name)].kind)
     of: Callable[[Artifact | None], dict[SourceLine, set[str]]] = lambda a: {} if a is None else kinds[artifacts[id(a)]]
+    ends = {id(a): _ends(a, by_id) for a in {id(s.after): s.after for s in trace.steps}.values()}
+    place = {id(s): k for k, s in reversed([*enumerate(trace.steps)])}
     result: list[Lost] = []
     for index, step in enumerate(trace.steps):
         chain = [s for s in trace.steps[:index] if s.graph == step.graph and s.part in ("", step.part) and s.name not in ASIDE]
@@ -121,15 +126,25 @@ def _lost(trace: Trace, links: Lineage, artifacts: dict[int, int], keys: dict[in
             result.append({})
             continue
         last, here = chain[-1], of(step.after)
-        now: Lost = {line: origin for line, origin in result[trace.steps.index(last)].items() if line not in here}
+        now: Lost = {line: origin for line, origin in result[place[id(last)]].items() if line not in here}
         for line in of(last.after).keys() - here.keys():
-            decisions = [d for s in (step, *reversed(chain)) for d in s.after.decisions if any(line in by_id.get(i, ()) for i in d.subject)]
-            now[line] = (index, _why(decisions, of(last.after)[line], of(step.before).get(line, set()), last.part != step.part))
+            end = next((found[line] for s in (step, *reversed(chain)) if line in (found := ends[id(s.after)])), None)
+            now[line] = (index, _why(end, of(last.after)[line], of(step.before).get(line, set()), last.part != step.part))
         result.append(now)
     return result
 
 
-def _why(decisions: list[Decision], had: set[str], given: set[str], halved: bool) -> str:
+def _ends(artifact: Artifact, by_id: Mapping[str, set[SourceLine]]) -> dict[SourceLine, Decision]:
+    """Of each line the first decision that ended something of it."""
+    found: dict[SourceLine, Decision] = {}
+    for decision in artifact.decisions:
+        if (decision.kind, decision.outcome) in ENDS:
+            for line in (line for i in decision.subject for line in by_id.get(i, ())):
+                found.setdefault(line, decision)
+    return found
+
+
+def _why(end: Decision | None, had: set[str], given: set[str], halved: bool) -> str:
     """ "KIND|OUTCOME|REASON" of the decision that ended a line; else "python", "half", "ends", "library", or "" where nothing says it.
 
     had, given: the kinds of the items that the step before and the step's own input have for it."""
@@ -137,7 +152,7 @@ def _why(decisions: list[Decision], had: set[str], given: set[str], halved: bool
         return "half"
     if had and had <= {"call", "wrapper"}:
         return "library"
-    if end := next((d for d in decisions if (d.kind, d.outcome) in ENDS), None):
+    if end is not None:
         return f"{end.kind}|{end.outcome}|{end.reason}"
     if given and given <= {"placeholder", "output"}:
         return "ends"
@@ -176,6 +191,7 @@ def _display_name(file: str) -> str:
     return "notebook cell" if "ipykernel" in file or file.startswith("<ipython") else os.path.basename(file)
 
 
+@uncollected
 def fragment(trace: Trace, only: Sequence[str] | None = None) -> str:
     """The pipeline view of ``trace`` (or of its steps named ``only``) as self-contained HTML, for a notebook's output cell."""
     from compiler_lab_widgets.pipeline_view import render

@@ -51,20 +51,22 @@ def lineage(trace: Trace) -> Lineage:
         graph = graph_of[id(artifact)]
         items = artifact.items()
         for item in items:
-            where.setdefault((graph, item.id), []).append(number)
+            holders = where.setdefault((graph, item.id), [])  # none comes after ``number``: the last is the nearest
+            if not holders or holders[-1] != number:
+                holders.append(number)
         for item in items:
             key = (number, item.id)
             result.items[key] = item
-            found = [(p, _nearest(where.get((graph, p), []), number, p == item.id)) for p in (item.id, *item.parents)]
-            result.parents[key] = tuple(dict.fromkeys((n, p) for p, n in found if n is not None))
+            own = where[(graph, item.id)]
+            found = [(own[-2], item.id)] if len(own) > 1 else []
+            for parent in item.parents:
+                held = where.get((graph, parent)) if parent != item.id else None
+                if held is not None:
+                    found.append((held[-1], parent))
+            result.parents[key] = tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
         for item in items:
             _lines(result, (number, item.id))
     return result
-
-
-def _nearest(numbers: list[int], below: int, strictly: bool) -> int | None:
-    """The latest artifact up to ``below`` (before it, when ``strictly``)."""
-    return next((n for n in reversed(numbers) if n < below or (n == below and not strictly)), None)
 
 
 def _lines(result: Lineage, key: Key) -> frozenset[SourceLine]:
@@ -72,8 +74,9 @@ def _lines(result: Lineage, key: Key) -> frozenset[SourceLine]:
         location = result.items[key].location
         own: frozenset[SourceLine] = frozenset() if location is None else frozenset({(location.file, location.line)})
         result.lines[key] = own  # before the parents are asked: an item may name itself
-        kept = {p for p in result.parents[key] if p[1] == key[1]}
-        parents = [p for p in result.parents[key] if p not in kept] or list(kept)
+        every = result.parents[key]
+        parents = [p for p in every if p[1] != key[1]] or every  # what it was in the step before counts where nothing else is known
         if not own or len(parents) > 1:
-            result.lines[key] = own.union(*(_lines(result, p) for p in parents))
+            found = {line for p in parents for line in _lines(result, p)}
+            result.lines[key] = own if found <= own else own | found
     return result.lines[key]

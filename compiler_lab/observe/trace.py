@@ -9,6 +9,7 @@ Left out: code objects and tensors are never saved.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import linecache
@@ -28,6 +29,7 @@ from ..core.artifact import Artifact, Decision, Item, Plain
 from ..core.clock import Span
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
+from .collecting import uncollected
 
 if TYPE_CHECKING:
     from .view import View
@@ -162,6 +164,7 @@ class Trace:
     def __repr__(self) -> str:
         return f"Trace({self.title!r}, {len(self.steps)} steps, {len(self.graphs)} graphs)"
 
+    @uncollected
     def to_json(self) -> dict[str, Plain]:
         """{"format", "version", "title", "environment", "sources", "artifacts", "steps"}: see ``VERSION``."""
         artifacts = self.artifacts()
@@ -187,6 +190,7 @@ class Trace:
         return {**head, "sources": sources, "artifacts": data, "steps": steps}
 
     @staticmethod
+    @uncollected
     def from_json(data: Mapping[str, Any]) -> Trace:
         """Raises ``InvalidIR`` where ``data`` is not a trace of this version."""
         if data.get("format") != FORMAT:
@@ -214,6 +218,7 @@ class Trace:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise InvalidIR("this trace is damaged", why=f"{type(error).__name__}: {error}", hint="record it again") from error
 
+    @uncollected
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a zip with one ``trace.json``; a file that is there is replaced only when the new one is whole."""
         target = Path(path)
@@ -223,6 +228,7 @@ class Trace:
         partial.replace(target)
 
     @staticmethod
+    @uncollected
     def load(path: str | os.PathLike[str]) -> Trace:
         """Reads what ``save`` wrote, or bare JSON. Raises ``InvalidIR`` for anything else, ``FileNotFoundError`` for nothing."""
         raw = Path(path).read_bytes()
@@ -276,7 +282,12 @@ def _item(data: Mapping[str, Any]) -> Item:
 
 
 def _location(data: Mapping[str, Any]) -> Location:
-    return Location(_str(data["file"]), int(data["line"]), _str(data["function"]), *(int(data[k]) for k in ("column", "end_line", "end_column")))
+    return _place(*map(data.__getitem__, ("file", "line", "function", "column", "end_line", "end_column")))
+
+
+@functools.lru_cache(65536)  # a stack's places are those of thousands of other items
+def _place(file: Any, line: Any, function: Any, column: Any, end_line: Any, end_column: Any) -> Location:
+    return Location(_str(file), int(line), _str(function), int(column), int(end_line), int(end_column))
 
 
 def _decision(data: Mapping[str, Any]) -> Decision:

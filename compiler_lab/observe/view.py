@@ -18,6 +18,7 @@ from typing import Any
 from ..core.artifact import Artifact, Plain
 from ..core.errors import UnknownOption
 from ..core.report import Report
+from .collecting import uncollected
 from .trace import Step, Trace
 
 
@@ -33,6 +34,7 @@ class Source:
     pair: bool = False
 
 
+PLAIN = 200_000  # characters of text/plain
 VIEWS: dict[str, Source] = {
     "pipeline": Source("Every step, with linked lines", "html:view_data"),
     "graph": Source("A graph that folds, and the difference of two", "graph_data:graph_data", {"selected": "", "overlay": ""}),
@@ -47,10 +49,9 @@ VIEWS: dict[str, Source] = {
         "cut_data:answer",
     ),
     "memory": Source("Where buffers live, and how long", "memory_data:memory_data", {"program": 0, "buffer": "", "kernel": ""}),
+    "kernel": Source("A kernel's loops, code, memory and roofline", "kernel_data:kernel_data", {"kernel": 0, "access": 0, "point": {}}),
     "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}, pair=True),
     "time": Source("Where time goes", "time_data:time_data", {"zoom": [], "focus": []}, pair=True),
-    "kernel": Source("A kernel's loops, code, memory and roofline", "kernel_data:kernel_data", {"kernel": 0, "access": 0, "point": {}}),
-    "compare": Source("Two compiles, stage by stage", "compare_data:compare_data", {"stage": 0, "differences": False}),
 }
 
 
@@ -67,15 +68,17 @@ class View(Report):
     data: Mapping[str, Plain]
     answer: Callable[[Any], Any] | None = None
 
+    @uncollected
     def text(self) -> str:
         return _drawing(self.name).text(self.data)
 
+    @uncollected
     def html(self) -> str:
         """A fragment that needs no network, no kernel and no script to be read."""
         return _drawing(self.name).render(self.data)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": self.text(), "text/html": self.html()}
+        return {"text/plain": _bounded(self.text(), self.name), "text/html": self.html()}
 
     def static(self) -> View:
         return self
@@ -99,6 +102,7 @@ class View(Report):
         write_whole(path, document(str(self.data.get("title", self.name)), self.html()))
 
 
+@uncollected
 def view(of: Trace | Artifact, name: str = "pipeline", **options: Any) -> View:
     """``name`` is a row of ``VIEWS``; ``options`` are those of its data function. Raises ``UnknownOption`` for another name."""
     if name not in VIEWS:
@@ -107,6 +111,15 @@ def view(of: Trace | Artifact, name: str = "pipeline", **options: Any) -> View:
     source = VIEWS[name]
     answer = _function(source.answer) if source.answer else None
     return View(name, _function(source.data)(trace, **options), None if answer is None else lambda question: answer(trace, question))
+
+
+def _bounded(text: str, name: str) -> str:
+    """What a notebook keeps beside the picture: whole lines of the text, up to ``PLAIN`` characters, and how to see the rest."""
+    if len(text) <= PLAIN:
+        return text
+    kept = text[: text.rfind("\n", 0, PLAIN) + 1 or PLAIN]
+    left = text.count("\n") + 1 - kept.count("\n")
+    return f"{kept}... {left:,} more lines; all of them: print(trace.view({name!r}).text()), or compiler-lab show FILE --view {name} --format text"
 
 
 def _function(path: str) -> Callable[..., Any]:

@@ -25,14 +25,22 @@ export function localStore() {
 }
 
 /**
- * Starts the view on every root that has not been started: `root.clab[data-view=name]`, with the data of its script.clab-data.
+ * Starts the view on every root that has not been started: `root.clab[data-view=name]`, with the data of its script.clab-data. One in a part of a
+ * report that is not shown starts when it is: views measure themselves, and nobody waits for what is not seen.
  * @template T
  * @param {string} name
  * @param {(root: HTMLElement, data: T, store: Store) => void} start
  */
 export function mount(name, start) {
   if (typeof document === "undefined") return;
-  for (const root of all(document, `.clab[data-view=${name}]:not(.clab-on)`)) begin(root, start, localStore());
+  for (const root of all(document, `.clab[data-view=${name}]:not(.clab-on)`)) {
+    const hidden = root.closest(".clab-part[hidden]");
+    if (!hidden) begin(root, start, localStore());
+    else if (!root.classList.contains("clab-waits")) {
+      root.classList.add("clab-waits");
+      hidden.addEventListener("clab-shown", () => { root.classList.remove("clab-waits"); begin(root, start, localStore()); }, { once: true });
+    }
+  }
 }
 
 /** @template T @param {HTMLElement} root @param {(root: HTMLElement, data: T, store: Store) => void} start @param {Store} store */
@@ -60,6 +68,17 @@ export function widget(start) {
     });
   }
   return { render };
+}
+
+/** Until there is a picture, or would be in a page that is not seen: work that it does not need comes after it. @returns {Promise<void>} */
+export const firstFrame = () => new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); setTimeout(done, 200); });
+
+/**
+ * What `packed` of frame.py made: compressed JSON. @param {string} text @returns {Promise<any>}
+ */
+export async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
 
 /** The line at the foot of a view that says what happened, to screen readers too. @param {HTMLElement} root */

@@ -8,10 +8,12 @@ calls ``mount("NAME", start)`` of ``base.js``, which stands before it; ``start``
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import json
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
@@ -22,6 +24,7 @@ from pygments.token import Comment, Keyword, Name, Number, String
 
 COLOURS = ((Comment, "c"), (Keyword, "k"), (String, "s"), (Number, "m"), (Name.Function, "f"), (Name.Builtin, "k"))
 LINES = 'from "./lines.js"'
+LONG_TABLE = 100  # rows of one part of a long table
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 
 
@@ -43,6 +46,11 @@ def ident_of(name: str, parts: Iterable[str]) -> str:
 def as_json(data: Any) -> str:
     """JSON that may stand in a script element: nothing in it ends the element or opens a comment."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def packed(data: Any) -> str:
+    """JSON, compressed, as text: what a script gets by ``unpack`` of ``base.js``. For data that would make an output too large."""
+    return base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 6)).decode()
 
 
 def style(name: str) -> str:
@@ -91,10 +99,15 @@ def more(summary: str, markup: str, css: str = "") -> str:
 
 
 def table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that scrolls by itself; cells are HTML. The twin of every picture."""
+    """A table that scrolls by itself; cells are HTML. The twin of every picture. A long one is several, one after the other under equal heads, so that
+    the browser lays out those in sight only."""
     top = "".join(f'<th scope="col">{esc(h)}</th>' if h else "<td></td>" for h in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    markup = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    lines = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows]
+    some = LONG_TABLE if 2 * len(lines) > 3 * LONG_TABLE else max(len(lines), 1)
+    parts = [lines[k : k + some] for k in range(0, max(len(lines), 1), some)]
+    size = lambda part: f' class="clab-apart" style="contain-intrinsic-size:auto {len(part) * 24}px"' if len(parts) > 1 else ""
+    markup = "".join(f"<div{size(part)}><table><thead><tr>{top}</tr></thead><tbody>{''.join(part)}</tbody></table></div>" for part in parts)
+    markup = markup if len(parts) > 1 else markup[len("<div>") : -len("</div>")]
     return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="{esc(label)}">{markup}</div>'
 
 

@@ -80,8 +80,53 @@ export function start(root, data, store) {
     for (const [i, section] of all(root, ".clab-fprogram").entries()) section.classList.toggle("clab-shown", i === k);
     slider.max = String(steps.length);
     for (const side of sides) side.replaceChildren(...loops.map((loop, i) => { const o = /** @type {HTMLOptionElement} */ (make("option", loopName(loop))); o.value = String(i); return o; }));
+    deal(loops);
     draw(false);
     ask(false);
+  }
+
+  /** @type {HTMLElement[]} */ let chips = []; // of each loop of the program that is shown
+  /** @type {number[]} */ let placed = []; // the group that each stands in
+  /** @type {Map<number, HTMLElement>} */ const groups = new Map();
+  /** @type {HTMLElement[]} */ let marked = [];
+  /** @type {HTMLElement[]} */ let pressed = [];
+
+  /** The chips of another program, none in a box yet. @param {Loop[]} loops */
+  function deal(loops) {
+    chips = loops.map((loop, k) => {
+      const chip = make("button", loopName(loop));
+      chip.setAttribute("type", "button");
+      chip.setAttribute("aria-pressed", "false");
+      chip.dataset.k = String(k);
+      chip.tabIndex = -1;
+      if (loop[3]) chip.title = loop[3];
+      return chip;
+    });
+    placed = loops.map(() => -1);
+    groups.clear();
+    marked = pressed = [];
+    boxes.replaceChildren();
+  }
+
+  /** Moves the chips whose group is another one than before, and no others; boxes stand in the order of their first loops. @param {number[]} units */
+  function place(units) {
+    const { loops } = program(), whole = placed[0] === -1;
+    units.forEach((unit, k) => {
+      if (unit === placed[k]) return;
+      placed[k] = unit;
+      let box = groups.get(unit);
+      if (!box) {
+        box = make("div", "");
+        box.className = `clab-box${loops[unit]?.[2] === "extern" ? " clab-extern" : ""}`;
+        groups.set(unit, box);
+        let next = unit + 1;
+        while (!whole && next < loops.length && !groups.has(next)) next++;
+        boxes.insertBefore(box, (!whole && groups.get(next)) || null);
+      }
+      const after = whole ? null : [...box.children].find((e) => Number(/** @type {HTMLElement} */ (e).dataset.k) > k);
+      box.insertBefore(/** @type {HTMLElement} */ (chips[k]), after ?? null);
+    });
+    for (const [unit, box] of groups) if (!box.firstChild) { box.remove(); groups.delete(unit); }
   }
 
   /** @param {boolean} tell */
@@ -95,25 +140,12 @@ export function start(root, data, store) {
       : `Before the first step: ${loops.length} loops and calls, each alone.`;
     now.replaceChildren(make("strong", said), make("span", `${step ? step[7] : loops.length} kernels and calls move ${moved.toLocaleString("en")} bytes; saved so far ${(before - moved).toLocaleString("en")}.`));
     slider.setAttribute("aria-valuetext", said);
-    /** @type {Map<number, HTMLElement>} */ const groups = new Map();
-    loops.forEach((loop, k) => {
-      let box = groups.get(units[k]);
-      if (!box) {
-        box = make("div", "");
-        box.className = `clab-box${loop[2] === "extern" ? " clab-extern" : ""}${hot.has(units[k]) ? " clab-hot" : ""}`;
-        groups.set(units[k], box);
-      }
-      const chip = make("button", loopName(loop));
-      chip.setAttribute("type", "button");
-      chip.dataset.k = String(k);
-      chip.tabIndex = -1;
-      if (loop[3]) chip.title = loop[3];
-      if (step && (k === step[0] || k === step[1])) chip.className = "clab-pairof";
-      if (k === value("left") || k === value("right")) chip.setAttribute("aria-pressed", "true");
-      box.append(chip);
-    });
-    boxes.replaceChildren(...groups.values());
-    const first = /** @type {HTMLElement | null} */ (boxes.querySelector(".clab-pairof") ?? boxes.querySelector("button"));
+    place(units);
+    for (const e of marked) e.classList.remove("clab-hot", "clab-pairof");
+    marked = [...[...hot].map((unit) => groups.get(unit)), ...(step ? [chips[step[0]]] : []), ...(step ? [chips[step[1]]] : [])].filter((e) => e !== undefined);
+    for (const e of marked) e.classList.add(e.matches("button") ? "clab-pairof" : "clab-hot");
+    const first = step ? chips[step[0]] : chips[0];
+    for (const e of boxes.querySelectorAll('[tabindex="0"]')) /** @type {HTMLElement} */ (e).tabIndex = -1;
     if (first) { first.tabIndex = 0; boxes.scrollTop = first.offsetTop - boxes.offsetTop - boxes.clientHeight / 2; }
     const mark = root.querySelector(".clab-shown .clab-mark"), x = String((640 * at) / Math.max(steps.length, 1));
     for (const end of ["x1", "x2"]) mark?.setAttribute(end, x);
@@ -125,7 +157,9 @@ export function start(root, data, store) {
     const { loops } = program(), [a, b] = ["left", "right"].map((name) => Math.max(0, Math.min(loops.length - 1, value(name))));
     [a, b].forEach((k, i) => { sides[i].value = String(k); });
     answer.textContent = loops.length ? whyNotOne(program(), data.reasons, a, b) : "";
-    for (const chip of all(boxes, "button")) chip.setAttribute("aria-pressed", String(chip.dataset.k === String(a) || chip.dataset.k === String(b)));
+    for (const chip of pressed) chip.setAttribute("aria-pressed", "false");
+    pressed = [chips[a], chips[b]].filter((chip) => chip !== undefined);
+    for (const chip of pressed) chip.setAttribute("aria-pressed", "true");
     if (tell) live.textContent = answer.textContent;
   }
 

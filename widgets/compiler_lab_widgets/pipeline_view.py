@@ -19,9 +19,11 @@ from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.python import PythonLexer
 
 from . import words
-from .frame import count, esc, frame, heading, highlight, ident_of, more, seconds
+from .frame import count, esc, frame, heading, highlight, ident_of, more, packed, seconds
 from .memory_chart import memory_chart
+from .pipeline_far import Far, lines
 
+PAINTS = {"line": "cpp", "call": "cpp", "wrapper": "python", "triton": "python"}  # how the script paints the lines that it draws
 LEXERS: dict[str, type[Lexer]] = {"line": CppLexer, "call": CppLexer, "wrapper": PythonLexer, "triton": PythonLexer}
 NODE = re.compile(r"^(\w+)(: .*?)? = ([\w.]+)(.*)$", re.DOTALL)
 FOLDED = ("guard", "call", "wrapper", "instruction", "replacement")
@@ -42,10 +44,11 @@ def render(data: Mapping[str, Any]) -> str:
     head = f"{count(len({s['graph'] for s in steps}), 'graph')}, {count(len(steps), 'step')}, {seconds(data['seconds'])} to compile; {environment}"
     body = (
         f'<nav class="clab-nav" aria-label="Steps of the compile">{_nav(steps, ident)}</nav>'
-        f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{sources}</section>'
+        f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{view.far.note()}{sources}</section>'
         f'<div class="clab-steps">{panels}</div></div>'
     )
-    return frame("pipeline", ident, data["title"], head, body, links(data, steps))
+    linked = links(data, steps)
+    return frame("pipeline", ident, data["title"], head, body, {"packed": packed({**linked, "far": view.far.panes})} if view.far.panes else linked)
 
 
 def text(data: Mapping[str, Any]) -> str:
@@ -78,6 +81,7 @@ class Panels:
 
     def __init__(self, data: Mapping[str, Any], ident: str) -> None:
         self.ident = ident
+        self.far = Far(data["steps"])
         self.titles = {s["index"]: _title(s) for s in data["steps"]}
         self.groups = {(s["part"], s["graph"]): _groups(s) for s in data["steps"] if s["name"] == "schedule"}
         self.line: dict[int, int] = {}
@@ -91,28 +95,33 @@ class Panels:
         note = "" if step["changed"] else "<p><em>This step changed nothing.</em></p>"
         slots = [item for item in step["items"] if item["kind"] == "slot"]
         chart = memory_chart(slots, self.groups.get((step["part"], step["graph"]), [])) if slots else ""
-        sections = "".join(itertools.starmap(self.section, _sections(step)))
+        sections = "".join(self.section(step, title, items) for title, items in _sections(step))
         index = step["index"]
         title = f"{esc(self.titles[index])} <small>{seconds(step['seconds'])}</small>"
         return (
             f'<div class="clab-step" id="{self.ident}-{index}" data-step="{index}">{heading(3, title)}'
             f"<p>{esc(words.EXPLANATIONS.get(step['name'], ''))}</p>{note}{chart}{sections}"
-            f"{_removed(step['removed'])}{self.lost(step)}{_decisions(step['decisions'])}{_text(step['text'])}</div>"
+            f"{self.removed(step)}{self.lost(step)}{self.decisions(step)}{self.text(step)}</div>"
         )
 
-    def section(self, title: str, items: list[Item]) -> str:
+    def section(self, step: Step, title: str, items: list[Item]) -> str:
         kind = items[0]["kind"]
         if kind == "assembly":
-            return heading(4, esc(title)) + "".join(self.assembly(name, group) for name, group in _by_kernel(items))
+            return heading(4, esc(title)) + "".join(self.assembly(step, name, group) for name, group in _by_kernel(items))
         said = f"{esc(title)} <small>{count(len(items), 'line')}</small>"
+        if not self.far.near(len(items)):
+            way = PAINTS.get(kind, "node")
+            return self.far.pane(said, "clab-sec", step, lines(items, way, _depths(items) if way == "node" else ()))
         lists = self.lists(items, paint(items))
         if kind in FOLDED and len(items) > LONG:
             return more(said, lists, "clab-sec")
         return f'<div class="clab-sec">{heading(4, said)}{lists}</div>'
 
-    def assembly(self, name: str, items: list[Item]) -> str:
+    def assembly(self, step: Step, name: str, items: list[Item]) -> str:
         vector = sum(bool(item["facts"].get("vector")) for item in items)
         said = f"{esc(name)} <small>{count(len(items), 'line')}, {vector} of vector arithmetic</small>"
+        if not self.far.near(len(items)):
+            return self.far.pane(said, "clab-sec", step, lines(items, "assembly"))
         return more(said, self.lists(items, [instruction(item) for item in items]), "clab-sec")
 
     def lists(self, items: list[Item], painted: list[str]) -> str:
@@ -137,6 +146,32 @@ class Panels:
         said = lambda one: "" if one["step"] == step["index"] else f" ({self.titles.get(one['step'], 'an earlier step')})"
         rows = "".join(f"<li>{esc(self.where[one['src']])}: {esc(words.why_lost(one['why']))}{esc(said(one))}</li>" for one in step["lost"])
         return more(f"Your lines that nothing here comes from <small>{len(step['lost'])}</small>", f"<ul>{rows}</ul>")
+
+    def removed(self, step: Step) -> str:
+        gone = step["removed"]
+        said = f"Removed or replaced by this step <small>{count(len(gone), 'line')}</small>"
+        return _removed(gone, said) if self.far.near(len(gone)) else self.far.pane(said, "", step, {"kind": "gone", "text": gone})
+
+    def decisions(self, step: Step) -> str:
+        """A table with one part for each (kind, outcome, reason), its sentence at the head; complete, however long."""
+        found = step["decisions"]
+        if not found:
+            return ""
+        parts = _alike(found)
+        saved = sum(d["facts"].get("bytes_saved", 0) for d in found if d["kind"] == "fuse" and d["outcome"] == "accepted")
+        traffic = f"; what was fused moves {saved:,} bytes less" if saved else ""
+        counts = ", ".join(f"{sum(len(m) for k, m in parts if k[1] == o)} {o}" for o in dict.fromkeys(k[1] for k, _ in parts))
+        said = f"Why: {count(len(found), 'decision')} <small>{esc(counts + traffic)}</small>"
+        if self.far.near(len(found)):
+            return more(said, _decisions(parts), "clab-why")
+        rows = [[": ".join((f"{k[0]}, {k[1]}", k[2])), words.sentence(k[0], k[2]), [[_subject(d["subject"]), _facts(d["facts"])] for d in m]] for k, m in parts]
+        return self.far.pane(said, "", step, {"kind": "why", "parts": rows})
+
+    def text(self, step: Step) -> str:
+        text = step["text"]
+        if text is None or self.far.near(text.count("\n") + 1):
+            return "" if text is None else more("As text", f'<pre tabindex="0">{esc(text)}</pre>', "clab-sec")
+        return self.far.pane(f"As text <small>{count(text.count(chr(10)) + 1, 'line')}</small>", "clab-sec", step, {"kind": "text", "text": text})
 
 
 def _title(step: Step) -> str:
@@ -185,14 +220,19 @@ def paint(items: list[Item]) -> list[str]:
     lexer = LEXERS.get(items[0]["kind"])
     if lexer is not None:
         return highlight("\n".join(item["text"] for item in items), lexer)
+    return ["  " * depth + _node(item["text"]) for item, depth in zip(items, _depths(items), strict=True)]
+
+
+def _depths(items: list[Item]) -> list[int]:
+    """How many of the items before it each stands in: those whose id its own begins with."""
     above: list[str] = []
-    painted: list[str] = []
+    depths: list[int] = []
     for item in items:
         while above and not (item["id"].startswith(above[-1]) and item["id"][len(above[-1])] in "/:.["):
             above.pop()
-        painted.append("  " * len(above) + _node(item["text"]))
+        depths.append(len(above))
         above.append(item["id"])
-    return painted
+    return depths
 
 
 def _node(text: str) -> str:
@@ -215,25 +255,26 @@ def source_lists(sources: Iterable[Mapping[str, Any]]) -> str:
     return "".join(blocks) or "<p>Source not available.</p>"
 
 
-def _decisions(decisions: list[Mapping[str, Any]]) -> str:
-    """A table with one part for each (kind, outcome, reason), its sentence at the head; complete, however long."""
-    if not decisions:
-        return ""
+Alike = list[tuple[tuple[str, str, str], list[Mapping[str, Any]]]]
+
+
+def _alike(decisions: list[Mapping[str, Any]]) -> Alike:
+    """Those of one (kind, outcome, reason) together, the most first within an outcome."""
     parts: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for d in decisions:
         parts.setdefault((d["kind"], d["outcome"], d["reason"]), []).append(d)
+    return sorted(parts.items(), key=lambda pair: (pair[0][0], pair[0][1], -len(pair[1])))
+
+
+def _decisions(parts: Alike) -> str:
     bodies = ""
-    for (kind, outcome, reason), members in sorted(parts.items(), key=lambda pair: (pair[0][0], pair[0][1], -len(pair[1]))):
+    for (kind, outcome, reason), members in parts:
         said = words.sentence(kind, reason)
         bodies += f'<tbody><tr><th colspan="2" scope="rowgroup">{esc(f"{kind}, {outcome}: {reason}")} <small>{len(members)}</small>'
         bodies += f"{f'<br><em>{esc(said)}</em>' if said else ''}</th></tr>"
         bodies += "".join(f"<tr><td>{esc(_subject(d['subject']))}</td><td>{esc(_facts(d['facts']))}</td></tr>" for d in members) + "</tbody>"
-    saved = sum(d["facts"].get("bytes_saved", 0) for d in decisions if d["kind"] == "fuse" and d["outcome"] == "accepted")
-    traffic = f"; what was fused moves {saved:,} bytes less" if saved else ""
-    counts = ", ".join(f"{sum(len(m) for k, m in parts.items() if k[1] == o)} {o}" for o in dict.fromkeys(k[1] for k in parts))
     table = f'<table><thead><tr><th scope="col">what</th><th scope="col">facts</th></tr></thead>{bodies}</table>'
-    scroll = f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Decisions">{table}</div>'
-    return more(f"Why: {count(len(decisions), 'decision')} <small>{esc(counts + traffic)}</small>", scroll, "clab-why")
+    return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Decisions">{table}</div>'
 
 
 def _subject(subject: list[str]) -> str:
@@ -245,15 +286,11 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{k.replace('_', ' ')} {plain(v)}" for k, v in facts.items())
 
 
-def _removed(lines: list[str]) -> str:
+def _removed(lines: list[str], said: str) -> str:
     if not lines:
         return ""
     gone = "".join(f"<li><del>{esc(line)}</del></li>" for line in lines)
-    return more(f"Removed or replaced by this step <small>{count(len(lines), 'line')}</small>", f'<ul class="clab-gone" tabindex="0">{gone}</ul>')
-
-
-def _text(text: str | None) -> str:
-    return "" if text is None else more("As text", f'<pre tabindex="0">{esc(text)}</pre>', "clab-sec")
+    return more(said, f'<ul class="clab-gone" tabindex="0">{gone}</ul>')
 
 
 def links(data: Mapping[str, Any], steps: list[Step]) -> dict[str, Any]:

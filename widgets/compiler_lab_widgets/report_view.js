@@ -38,6 +38,7 @@ export function startReport(root) {
       if (on && said) liveOf(root).textContent = `Showing: ${tab.textContent}`;
     });
     window.scrollTo(0, place.get(id) ?? 0);
+    document.getElementById(id)?.dispatchEvent(new Event("clab-shown"));
     window.dispatchEvent(new Event("resize"));
   };
   const follow = () => {
@@ -54,9 +55,8 @@ export function startReport(root) {
   });
   roving(tabs, (tab) => tab.click());
   window.addEventListener("hashchange", follow);
-  const begin = () => { show(ids[0] ?? "", false); follow(); };
-  // Views measure themselves when they start: nothing is hidden before all have.
-  if (document.readyState === "complete") begin(); else window.addEventListener("DOMContentLoaded", begin);
+  // Modules run when the page has been read, this one first: what it hides is not laid out, and starts when it is shown (mount of base.js).
+  show(sectionOf(location.hash, ids, (inner) => document.getElementById(inner)?.closest(".clab-part")?.id) ?? ids[0] ?? "", false);
 }
 
 mount("report", startReport);
