@@ -99,7 +99,7 @@ def _step(p: Program) -> float:
 
 
 def _scroll(label: str, svg: str) -> str:
-    return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="{esc(label)}">{svg}</div>'
+    return f'<div class="clab-scroll" tabindex="0" role="group" aria-label="{esc(label)}">{svg}</div>'
 
 
 def _curves(p: Program) -> str:

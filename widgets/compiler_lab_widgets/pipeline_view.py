@@ -41,7 +41,7 @@ def render(data: Mapping[str, Any]) -> str:
     environment = ", ".join(f"{k} {v}" for k, v in data["environment"].items())
     head = f"{count(len({s['graph'] for s in steps}), 'graph')}, {count(len(steps), 'step')}, {seconds(data['seconds'])} to compile; {environment}"
     body = (
-        f'<nav class="clab-nav" aria-label="Steps of the compile">{_nav(steps, ident)}</nav>'
+        f'<div class="clab-nav" role="group" aria-label="Steps of the compile">{_nav(steps, ident)}</div>'
         f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{sources}</section>'
         f'<div class="clab-steps">{panels}</div></div>'
     )
@@ -232,7 +232,7 @@ def _decisions(decisions: list[Mapping[str, Any]]) -> str:
     traffic = f"; what was fused moves {saved:,} bytes less" if saved else ""
     counts = ", ".join(f"{sum(len(m) for k, m in parts.items() if k[1] == o)} {o}" for o in dict.fromkeys(k[1] for k in parts))
     table = f'<table><thead><tr><th scope="col">what</th><th scope="col">facts</th></tr></thead>{bodies}</table>'
-    scroll = f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Decisions">{table}</div>'
+    scroll = f'<div class="clab-scroll" tabindex="0" role="group" aria-label="Decisions">{table}</div>'
     return more(f"Why: {count(len(decisions), 'decision')} <small>{esc(counts + traffic)}</small>", scroll, "clab-why")
 
 
