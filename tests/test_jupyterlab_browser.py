@@ -410,7 +410,7 @@ def test_the_exported_notebook_shows_every_view_without_a_network(lab: Lab, tmp_
     text = "\n".join(t for o in outputs for t in [o.get("text", ""), *(v for v in o.get("data", {}).values() if isinstance(v, str))])
     addresses = set(re.findall(r"\b(?:https?|wss?|ftp)://[^\s\"'<>\\)]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}, "no output holds an external address"
-    empty = [f"--HTMLExporter.{name}_url=data:," for name in ("require_js", "mathjax", "mermaid_js", "mermaid_layout_elk_js", "jupyter_widgets_base")]
+    empty = [f"--HTMLExporter.{name}_url=data:,//" for name in ("require_js", "mathjax", "mermaid_js", "mermaid_layout_elk_js", "jupyter_widgets_base")]
     ran = subprocess.run(
         [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), *empty, str(lab.path)], capture_output=True, text=True, timeout=300
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import importlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -93,6 +94,15 @@ def table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     markup = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="clab-scroll" tabindex="0" role="group" aria-label="{esc(label)}">{markup}</div>'
+
+
+def new_figure(**options: Any) -> Any:
+    """An empty ``matplotlib.figure.Figure``; where matplotlib is not installed None, after a line that says what to install."""
+    try:
+        return importlib.import_module("matplotlib.figure").Figure(**options)
+    except ImportError as error:
+        print(f"figures need {error.name}: pip install matplotlib; here are the numbers")
+        return None
 
 
 def count(n: int, word: str) -> str:
