@@ -1,7 +1,7 @@
 """The frame that every view stands in, and the pieces of HTML that they share.
 
 In: a view's name, heading, body and data. Out: one HTML fragment that needs nothing else: style, body, data as JSON, script.
-Always holds: complete without script; no external address; every rule prefixed ``clab``; ``data`` cannot end its script element; keys stay inside (``begin`` of ``base.js``).
+Always holds: complete without script; no external address; every rule prefixed ``clab``; ``data`` cannot end its script element; keys stay inside.
 A view ``NAME`` is ``NAME_view.py`` (``render(data)``, ``text(data)``), ``NAME_view.js`` and, where it needs rules of its own, ``NAME_view.css``. Its script
 calls ``mount("NAME", start)`` of ``base.js``, which stands before it; ``start`` gets the root element and the data.
 """
@@ -89,7 +89,8 @@ def more(summary: str, markup: str, css: str = "") -> str:
 
 
 def table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that scrolls by itself; cells are HTML. The twin of every picture. A group and no landmark: a notebook holds many views, and so many of one name."""
+    """A table that scrolls by itself; cells are HTML. The twin of every picture.
+    A group and no landmark: a notebook holds many views, and so many of one name."""
     top = "".join(f'<th scope="col">{esc(h)}</th>' if h else "<td></td>" for h in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     markup = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
