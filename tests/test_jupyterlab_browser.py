@@ -173,6 +173,8 @@ def test_all_cells_have_run_and_every_view_is_alive(lab: Lab) -> None:
         assert lab.cell(f"live-{name}").locator(f".clab-{name}.clab-on").count() == 1, f"{name}: the widget is there, and runs"
     shown = {c.id: lab.cell(c.id).locator(".clab-on").get_attribute("data-view") for c in code if c.id in VIEWS}
     assert all(name == view for name, view in shown.items())
+    terms = lab.page.locator(".jp-Notebook .clab dt").evaluate_all("found => found.map(e => getComputedStyle(e).float)")
+    assert terms and set(terms) == {"none"}, "JupyterLab floats the terms of lists in outputs"
     assert lab.said == [] and lab.asked == []
 
 
@@ -511,3 +513,16 @@ def test_a_kernel_restarted_under_the_views_leaves_their_pictures_and_says_so(la
     mouse_film(page, lab.live("film"))
     mouse_fusion(page, lab.live("fusion"))
     assert lab.said == []
+
+
+def test_a_notebook_that_is_opened_again_shows_the_pictures_of_its_live_views(alone: Lab) -> None:
+    """With a kernel that never had the widgets; JupyterLab itself writes "model not found"."""
+    page = alone.page
+    page.evaluate("jupyterapp.commands.execute('docmanager:save').then(() => null)")
+    page.reload()
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    alone.idle()
+    for name in VIEWS:
+        alone.live(name).wait_for(timeout=60_000)
+        assert "model not found" not in alone.cell(f"live-{name}").inner_text()
+    mouse_fusion(page, alone.live("fusion"))

@@ -101,6 +101,24 @@ def test_a_source_that_is_written_again_is_shown_as_it_was(tmp_path: Path, monke
     sys.modules.pop("written_by_a_cell")
 
 
+def test_a_module_that_is_edited_before_the_compile_shows_no_line_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "edited_by_a_cell.py"
+    file.write_text("import torch\n\ndef h(x):\n    return x.sin() + 11\n")
+    module = importlib.import_module("edited_by_a_cell")
+    shown = {}
+    for name, text in (("as it is", ""), ("a line above", "\n"), ("another result", "import torch\n\ndef h(x):\n    return x.sin() + 22\n")):
+        file.write_text(text if "def" in text else text + file.read_text())
+        linecache.checkcache(str(file))
+        trace = Trace(name)
+        compiler_lab.compile(module.h, observe=trace.append)(torch.ones(3))
+        shown[name] = re.sub(r"<[^>]*>", "", trace.view().html())
+    assert "return x.sin() + 11" in shown["as it is"]
+    for name in ("a line above", "another result"):
+        assert "return x.sin() +" not in shown[name] and "Source not available" in shown[name]
+    sys.modules.pop("edited_by_a_cell")
+
+
 # ---- what is shown of code with jumps, cells and blocks ----
 
 

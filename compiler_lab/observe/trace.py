@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import linecache
 import os
 import platform
 import zipfile
@@ -26,6 +25,7 @@ import torch
 from ..core.artifact import Artifact, Decision, Item, Plain
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
+from .sources import lines_of
 
 if TYPE_CHECKING:
     from .view import View
@@ -220,9 +220,9 @@ class Trace:
 
 
 def source_files(items: Iterable[Item]) -> dict[str, list[str]]:
-    """file name -> its lines, for each of the user's files that an item points to; files without source are left out."""
+    """file name -> its lines, for each of the user's files that an item points to; files without source, or written again since, are left out."""
     files = sorted({location.file for item in items for location in item.stack if not is_library(location.file)})
-    return {f: [line.rstrip("\n") for line in lines] for f in files if (lines := linecache.getlines(f))}
+    return {f: [line.rstrip("\n") for line in lines] for f in files if (lines := lines_of(f))}
 
 
 def _item(data: Mapping[str, Any]) -> Item:

@@ -61,6 +61,7 @@ function start(world, palette, launchers, restorer) {
   const refresh = () => { app.commands.notifyCommandChanged(INSPECT); };
   notebooks.activeCellChanged.connect(refresh);
   notebooks.currentChanged.connect(() => { refresh(); void panel.compiles(); });
+  notebooks.widgetAdded.connect((/** @type {any} */ _, /** @type {any} */ added) => { standIn(added.content); });
   notebooks.widgetAdded.connect((/** @type {any} */ _, /** @type {any} */ added) => added.sessionContext.kernelChanged.connect(() => void panel.compiles()));
   shared.notebook.NotebookActions.executed.connect(() => void panel.compiles());
   app.shell.add(panel.widget, "left", { rank: 600 });
@@ -138,6 +139,30 @@ async function openPicture({ app, rendermime, shared }, kernel, trace, icon) {
   Object.assign(tab.title, { label: trace.title, caption: `${trace.title}: ${facts(trace)}`, icon, closable: true });
   app.shell.add(tab, "main");
   app.shell.activateById(id);
+}
+
+// ---- live views whose kernel is gone ----
+
+const LOST = "Error displaying widget: model not found"; // what JupyterLab's widgets write in an output of a notebook that is opened again
+
+/** Where a live view of ours has lost its kernel, the picture beside it in the output is shown instead of that sentence. @param {any} notebook */
+function standIn(notebook) {
+  const watch = new MutationObserver((records) => {
+    for (const { target } of records)
+      if (target instanceof Element && target.classList.contains("jp-OutputArea-output") && target.textContent === LOST) void picture(notebook, target);
+  });
+  watch.observe(notebook.node, { childList: true, subtree: true });
+  notebook.disposed.connect(() => watch.disconnect());
+}
+
+/** @param {any} notebook @param {Element} lost */
+async function picture(notebook, lost) {
+  const area = notebook.widgets.map((/** @type {any} */ cell) => cell.outputArea).find((/** @type {any} */ one) => one?.node.contains(lost));
+  const at = area?.widgets.findIndex((/** @type {any} */ child) => child.node.contains(lost)) ?? -1, output = at < 0 ? null : area.model.get(at);
+  if (!String(output?.data["text/html"]).startsWith('<div class="clab ')) return;
+  const content = notebook.rendermime.createRenderer("text/html");
+  await content.renderModel(output);
+  if (lost.textContent === LOST) lost.replaceChildren(content.node);
 }
 
 // ---- the panel ----
