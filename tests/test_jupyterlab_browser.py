@@ -346,22 +346,27 @@ def test_a_view_answers_the_mouse(lab: Lab, name: str) -> None:
     if name in MOUSE:
         MOUSE[name](lab.page, root)
     for slider in root.locator("input[type=range]:visible").all():
-        drag(lab.page, root, slider)
+        drag(lab, root, slider)
     assert lab.said == []
 
 
-def drag(page: Page, root: Locator, slider: Locator) -> None:
+def drag(lab: Lab, root: Locator, slider: Locator) -> None:
     """From one end to the other: its value follows, and so does what is shown (the budget of the cut, the steps of a film, the programs of a kernel)."""
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    if box is None or slider.get_attribute("max") in ("0", slider.get_attribute("min")):
+    if slider.get_attribute("max") in ("0", slider.get_attribute("min")):
         return
-    middle, shown = box["y"] + box["height"] / 2, set[str]()
-    for start, end in ((0.5, 0.0), (0.02, 1.0)):
+    page, shown = lab.page, set[str]()
+    for start, end in ((0.5, -0.2), (0.02, 1.2)):
+        slider.scroll_into_view_if_needed()
+        box = slider.bounding_box()  # again: a longer sentence beside it moves it
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
         page.mouse.move(box["x"] + start * box["width"], middle)
         page.mouse.down()
         page.mouse.move(box["x"] + end * box["width"], middle, steps=4)
         page.mouse.up()
+        page.wait_for_timeout(150)  # Python may have been asked, and may draw the slider anew
+        lab.idle()
+        page.wait_for_timeout(150)
         shown.add(f"{slider.input_value()} {root.inner_text()}")
     assert len(shown) == 2, "both ends show the same"
     assert slider.input_value() == slider.get_attribute("max")
