@@ -1,4 +1,4 @@
-"""The command line: ``compiler-lab demo``, ``inspect``, ``show``, ``doctor``, ``cache``, ``labs``.
+"""The command line: ``compiler-lab demo``, ``inspect``, ``show``, ``export``, ``doctor``, ``cache``, ``labs``.
 
 Each command is a thin front on a function of the package; errors of the project end with their own text and exit status 1.
 """
@@ -103,6 +103,22 @@ def show(
         title = str(shown.data.get("title", shown.name))
         forms = {"text": shown.text, "json": lambda: json.dumps(shown.data, indent=1), "html": lambda: document(title, shown.html())}
     print(forms[format]())
+
+
+@app.command()
+def export(
+    notebook: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a notebook")],
+    html: Annotated[Path | None, typer.Option(help="the page; beside the notebook by default")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="run its cells first; the notebook's file stays as it is")] = False,
+) -> None:
+    """A notebook as one page that needs no network, with every view, live ones too."""
+    try:
+        from .export import export as write
+    except ImportError as error:
+        raise LabError(f"exporting needs {error.name}", hint="pip install nbconvert ipykernel") from error
+    out = html or notebook.with_suffix(".html")
+    write(notebook, out, execute)
+    print(f"wrote {out}")
 
 
 cache = typer.Typer(no_args_is_help=True, help="What is kept on disk: built kernels and captured functions.")

@@ -98,9 +98,9 @@ class CompileInspect(Magics):
         if cell is not None and options.expression:
             raise UsageError(f"{CELL}; {options.expression!r} is no option")
         source = options.expression if cell is None else self.shell.transform_cell(cell)
-        title = options.expression.rstrip("; ") if cell is None else f"cell [{self.shell.execution_count}]"
+        title = options.expression.rstrip("; ") if cell is None else f"cell [{_number(self.shell)}]"
         traces = {stack: Trace(title) for stack in (("lab", "torch") if options.stack == "both" else (options.stack,))}
-        name = self.shell.compile.cache(source, self.shell.execution_count, raw_code=source if cell is None else cell)
+        name = self.shell.compile.cache(source, _number(self.shell), raw_code=source if cell is None else cell)
         try:
             value, used = self._run(source, name, traces, options)
         except BaseException as error:
@@ -234,6 +234,12 @@ class CompileInspect(Magics):
             display(trace.view().live())
         else:
             display(html.bundle(trace, options.stage), raw=True)
+
+
+def _number(shell: InteractiveShell) -> int:
+    """The number of the cell that runs: IPython 9 has counted on to the next one by then, older ones have not."""
+    kept = getattr(shell.history_manager, "input_hist_parsed", ())
+    return len(kept) - 1 if len(kept) > 1 else shell.execution_count
 
 
 def _device(name: str | None) -> torch.device | None:

@@ -22,11 +22,19 @@ QUIET = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": 
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The process's environment with every folder of Jupyter's under ``folder``; what is installed beside Python is found as ever."""
+    """The process's environment with every folder of Jupyter's under ``folder``; what is installed beside Python is found as ever, after
+    those: the extension is the checkout's, and not the copy that an install made."""
     own = {"CONFIG_DIR": "config", "DATA_DIR": "data", "RUNTIME_DIR": "runtime"}
     jupyter = {f"JUPYTER_{k}": str(folder / v) for k, v in own.items()} | {f"JUPYTERLAB_{k.upper()}_DIR": str(folder / k) for k in ("settings", "workspaces")}
     path = os.pathsep.join([str(ROOT), str(ROOT / "widgets"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return {**os.environ, **jupyter, "PYTHONPATH": path, "IPYTHONDIR": str(folder / "ipython"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    return {
+        **os.environ,
+        **jupyter,
+        "PYTHONPATH": path,
+        "IPYTHONDIR": str(folder / "ipython"),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "JUPYTER_PREFER_ENV_PATH": "0",
+    }
 
 
 def _free_port() -> int:

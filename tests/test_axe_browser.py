@@ -52,13 +52,13 @@ def themes() -> Iterator[dict[str, Page]]:
         browser.close()
 
 
-def found(page: Page) -> list[str]:
-    """What axe's rules say is wrong, each with the elements."""
+def found(page: Page, where: Any = None, rules: list[str] | None = None) -> list[str]:
+    """What axe's rules say is wrong, each with the elements. where: axe's context, the whole page by default; rules: only these."""
     if not os.environ.get("COMPILER_LAB_REQUIRE_ALL"):
         pytest.importorskip("axe_playwright_python")
     from axe_playwright_python.sync_playwright import Axe
 
-    response: Any = Axe().run(page).response
+    response: Any = Axe().run(page, context=where, options=None if rules is None else {"runOnly": rules}).response
     assert response["passes"], "the rules were run"
     return [f"{v['id']}: {v['help']}: " + "; ".join(n["html"][:160] for n in v["nodes"][:4]) + f" ({len(v['nodes'])})" for v in response["violations"]]
 

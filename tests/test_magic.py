@@ -54,6 +54,11 @@ def test_a_cell_that_compiles_nothing_has_its_last_call_compiled(shell: Interact
     assert "schedule" in page(out)
 
 
+def test_a_trace_has_the_number_of_its_cell(shell: InteractiveShell) -> None:
+    result, out = run(shell, "%%compile_inspect --stage capture\nf(x)")
+    assert f"cell [{result.execution_count}]" in page(out)
+
+
 def test_a_cell_that_compiles_itself_is_recorded_as_it_is(shell: InteractiveShell) -> None:
     result, out = run(
         shell,

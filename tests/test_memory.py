@@ -21,7 +21,7 @@ from compiler_lab.scheduling.artifact import Schedule
 from compiler_lab.scheduling.fusion import schedule
 from compiler_lab.scheduling.ir import OUT_VARIANTS, ExternGroup, LoopGroup, Slot
 from compiler_lab.scheduling.memory import outside, plan_memory
-from compiler_lab.scheduling.order import group_reads, group_writes, held, lifetimes
+from compiler_lab.scheduling.order import group_reads, group_writes, lifetimes, weight_of
 
 from .loops import Builder, expanded, permuted, random_program
 
@@ -288,7 +288,7 @@ def test_what_an_order_holds(seed: int) -> None:
     spans, last = lifetimes(groups), {b: i for i, g in enumerate(groups) for b in group_reads(g)}
     lives = {name: (first, len(groups) if name in outputs else end) for name, (first, end) in spans.items()} | {name: (0, last.get(name, 0)) for name in own}
     alive = [sum((sizes | own)[name] for name, (first, end) in lives.items() if first <= i <= end) for i in range(len(groups))]
-    most, total = held(groups, sizes, own, outputs)
+    most, total = weight_of(groups, sizes, own, outputs)
     kept = sum(sizes[name] for name in outputs if name in sizes)
     assert (most, total) == (max(alive, default=sum(own.values())), sum(alive) + kept if groups else sum(own.values()))
 
@@ -296,7 +296,7 @@ def test_what_an_order_holds(seed: int) -> None:
 def test_an_input_that_nobody_reads_counts_until_the_first_group() -> None:
     b = Builder()
     read, _ = b.input(64), b.input(4096)
-    program = b.program(b.loop("neg", [read]))
+    program = replace(b.program(b.loop("neg", [read])), stage="lowering.backward")
     s = schedule(program)
     used, unread = (i.cost for i in program.inputs)
-    assert outside(program, s.groups, s.plan.slots, inputs=True) == used + unread + used
+    assert outside(program, s.groups, s.plan.slots) == used + unread + used

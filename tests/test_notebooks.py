@@ -63,7 +63,7 @@ def test_results_are_not_sanitised(rules: list[tuple[re.Pattern[str], str]]) -> 
 
 @each
 def test_a_solution_is_small_and_says_nothing_of_where_it_ran(path: Path) -> None:
-    assert path.stat().st_size < 1_500_000
+    assert path.stat().st_size < 2_000_000  # a view is whole by itself: its style and script stand in each output
     notebook = read(path)
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
     assert set(notebook.metadata) == {"kernelspec", "language_info"}

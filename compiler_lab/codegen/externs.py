@@ -8,14 +8,13 @@ PyTorch's counterpart: ``ExternKernel.codegen_args`` and ``FallbackKernel`` in `
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..core.errors import Unsupported
-from ..core.provenance import Stack, own_location
+from ..core.provenance import Stack, own_location, shown_name
 from ..lowering.ir import BufferSpec, ExternNode, TensorView
 from ..lowering.program import reads, views_of
 from ..lowering.reals import Real
@@ -62,7 +61,7 @@ def op_name(target: torch._ops.OpOverload) -> str:
 
 def where(stack: Stack) -> str:
     location = own_location(stack)
-    return f"  {os.path.basename(location.file)}:{location.line}" if location else ""
+    return f"  {shown_name(location.file)}:{location.line}" if location else ""
 
 
 class Externs:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import re
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,13 +37,21 @@ class Location:
         return linecache.getline(self.file, self.line).strip()
 
     def text(self) -> str:
-        name = os.path.basename(self.file)
+        name = shown_name(self.file)
         inside = f" in {self.function}" if self.function else ""
         source = self.source
         return f"{name}:{self.line}{inside}" + (f": {source}" if source else " (source not available)")
 
 
 Stack = tuple[Location, ...]
+
+# what Jupyter's kernel, IPython in a terminal and Colab call the file of a cell
+CELL = re.compile(r"ipykernel_\d+[/\\]|ipython-input")
+
+
+def shown_name(file: str) -> str:
+    """A file's name as people know it, from a trace of any machine; a cell's own is a number that means nothing to them."""
+    return "notebook cell" if CELL.search(file) else re.split(r"[/\\]", file)[-1]
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.artifact import Item, Plain
-from ..core.provenance import Location, is_library
+from ..core.provenance import Location, is_library, shown_name
 from .trace import Step, Trace, source_files
 
 AROUND = 3
@@ -58,7 +58,7 @@ def _break(item: Item, where: Location, files: dict[str, list[str]]) -> dict[str
 
 def place_of(where: Location) -> str:
     """ "file.py:12", from a trace of any machine."""
-    return f"{where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}"
+    return f"{shown_name(where.file)}:{where.line}"
 
 
 def said(where: Location, files: dict[str, list[str]]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.artifact import Artifact, Item, Plain
 from ..core.errors import UnknownOption
+from ..core.provenance import shown_name
 from ..core.report import Report
 from .trace import Step, Trace, seconds_of
 from .view import View, view
@@ -115,11 +116,7 @@ def _in_order(left: list[str], right: list[str]) -> list[tuple[str, int, int, in
 
 def _line(item: Item) -> dict[str, Plain]:
     place = item.location
-    return {"text": item.text, "line": "" if place is None else f"{_short(place.file)}:{place.line}"}
-
-
-def _short(file: str) -> str:
-    return "notebook cell" if "ipykernel" in file or file.startswith("<ipython") else re.split(r"[/\\]", file)[-1]
+    return {"text": item.text, "line": "" if place is None else f"{shown_name(place.file)}:{place.line}"}
 
 
 def _totals(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Plain]]:

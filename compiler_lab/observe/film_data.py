@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.artifact import Item, Plain
-from ..core.provenance import Location
+from ..core.provenance import Location, shown_name
 from .trace import Trace, source_files
 
 MOST, LEAST = 2000, 100  # steps of all films together; of a long one among others
@@ -133,6 +133,7 @@ def _places(film: list[_Shot], files: dict[str, list[str]]) -> list[dict[str, An
     found: list[dict[str, Any]] = []
     for (file, function), numbers in lines.items():
         first, last, text = min(numbers), max(numbers), files.get(file, [])
-        name = file.replace("\\", "/").rpartition("/")[2]
-        found.append({"file": file, "name": name, "function": function, "first": first, "lines": text[first - 1 : last] if len(text) >= last else []})
+        found.append(
+            {"file": file, "name": shown_name(file), "function": function, "first": first, "lines": text[first - 1 : last] if len(text) >= last else []}
+        )
     return found

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.artifact import Artifact, Item, Plain
 from ..core.errors import UnknownOption, Unsupported
-from ..core.provenance import Location, is_library
+from ..core.provenance import Location, is_library, shown_name
 from .graph_fold import fold
 from .graph_marks import merged
 from .trace import Step, Trace
@@ -160,8 +159,7 @@ def _line(item: Item) -> list[Any] | None:
     location = item.location
     if location is None:
         return None
-    name = "notebook cell" if "ipykernel" in location.file else os.path.basename(location.file)
-    return [name, location.line, _source(location)]
+    return [shown_name(location.file), location.line, _source(location)]
 
 
 @functools.lru_cache(4096)

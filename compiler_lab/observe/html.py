@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..core.artifact import Artifact, Decision, Item, Plain
+from ..core.provenance import shown_name
 from .collecting import uncollected
 from .lineage import Key, Lineage, SourceLine, lineage
 from .trace import ABOUT_FRAMES, Step, Trace, source_files
@@ -171,7 +172,7 @@ def _sources(links: Lineage, files: dict[str, list[str]]) -> tuple[list[dict[str
             for line in range(first, last + 1):
                 numbers[(file, line)] = len(numbers)
             span = [numbers[(file, line)] for line in range(first, last + 1)]
-            sources.append({"name": _display_name(file), "first": first, "lines": files[file][first - 1 : last], "numbers": span})
+            sources.append({"name": shown_name(file), "first": first, "lines": files[file][first - 1 : last], "numbers": span})
     return sources, numbers
 
 
@@ -185,10 +186,6 @@ def _stretches(lines: Iterable[int], length: int) -> list[tuple[int, int]]:
         else:
             found.append((first, last))
     return found
-
-
-def _display_name(file: str) -> str:
-    return "notebook cell" if "ipykernel" in file or file.startswith("<ipython") else os.path.basename(file)
 
 
 @uncollected

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import linecache
 import math
 import os
 import platform
@@ -30,6 +29,7 @@ from ..core.clock import Span
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
 from .collecting import uncollected
+from .sources import lines_of
 
 if TYPE_CHECKING:
     from .view import View
@@ -264,9 +264,9 @@ def seconds_of(steps: Iterable[Step]) -> float:
 
 
 def source_files(items: Iterable[Item]) -> dict[str, list[str]]:
-    """file name -> its lines, for each of the user's files that an item points to; files without source are left out."""
+    """file name -> its lines, for each of the user's files that an item points to; files without source, or written again since, are left out."""
     files = sorted({location.file for item in items for location in item.stack if not is_library(location.file)})
-    return {f: [line.rstrip("\n") for line in lines] for f in files if (lines := linecache.getlines(f))}
+    return {f: [line.rstrip("\n") for line in lines] for f in files if (lines := lines_of(f))}
 
 
 def _times(data: Mapping[str, Any]) -> tuple[float | None, str, tuple[Span, ...]]:

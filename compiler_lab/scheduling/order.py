@@ -87,11 +87,11 @@ def order(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
     plain = _by_position(needs)
     thrifty = _by_bytes(groups, needs, {name: size for name, size in sizes.items() if name not in outputs})
     ways = [plain, thrifty, *(_put_off(groups, needs, way, sizes, outputs) for way in (plain, thrifty))]
-    best = min(ways, key=lambda way: held([groups[i] for i in way], sizes, own, outputs))
+    best = min(ways, key=lambda way: weight_of([groups[i] for i in way], sizes, own, outputs))
     return [groups[i] for i in best]
 
 
-def held(groups: Sequence[Group], sizes: Mapping[str, int], own: Mapping[str, int], outputs: frozenset[str]) -> tuple[int, int]:
+def weight_of(groups: Sequence[Group], sizes: Mapping[str, int], own: Mapping[str, int], outputs: frozenset[str]) -> tuple[int, int]:
     """(most bytes alive at once, the sum over all groups)."""
     last = {b: i for i, g in enumerate(groups) for b in group_reads(g)}
     change = [sum(own.values()), *([0] * len(groups))]

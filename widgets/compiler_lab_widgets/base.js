@@ -43,9 +43,17 @@ export function mount(name, start) {
   }
 }
 
+/**
+ * Whether a key that a view did not use goes on to the page. Letters alone are commands of a notebook (d d deletes a cell), and JupyterLab takes them from
+ * whatever has the focus in its outputs; with Control, Alt or Meta they are the whole page's, as is Tab.
+ * @param {{key: string, ctrlKey: boolean, altKey: boolean, metaKey: boolean}} event
+ */
+export const goesOn = ({ key, ctrlKey, altKey, metaKey }) => ctrlKey || altKey || metaKey || key === "Tab";
+
 /** @template T @param {HTMLElement} root @param {(root: HTMLElement, data: T, store: Store) => void} start @param {Store} store */
 function begin(root, start, store) {
   root.classList.add("clab-on");
+  root.addEventListener("keydown", (event) => { if (!goesOn(event)) event.stopPropagation(); });
   start(root, JSON.parse(root.querySelector(".clab-data")?.textContent || "null"), store);
 }
 
@@ -58,13 +66,31 @@ export function widget(start) {
   function render({ model, el }) {
     el.innerHTML = model.get("html");
     /** @type {Map<number, (answer: any) => void>} */ const waiting = new Map();
-    let number = 0;
-    model.on("msg:custom", (/** @type {{to: number, answer: any}} */ message) => { waiting.get(message.to)?.(message.answer); waiting.delete(message.to); });
+    let number = 0, gone = false;
+    /** @param {string} text */
+    const say = (text) => { liveOf(el).textContent = text; };
+    /** @param {number} to @param {any} answer */
+    const tell = (to, answer) => { waiting.get(to)?.(answer); waiting.delete(to); };
+    model.on("msg:custom", (/** @type {{to: number, answer: any}} */ message) => { gone = false; tell(message.to, message.answer); });
+    // JupyterLab's word for a widget that its kernel has left; what was asked before is not answered any more
+    model.on("comm_live_update", () => {
+      gone = true;
+      say(GONE);
+      for (const to of [...waiting.keys()]) tell(to, { error: GONE });
+    });
     begin(/** @type {HTMLElement} */ (el.querySelector(".clab")), start, {
       get: (name) => model.get(name),
       set: (name, value) => { model.set(name, value); model.save_changes(); },
       on: (name, changed) => model.on(`change:${name}`, changed),
-      ask: (question) => new Promise((resolve) => { waiting.set(++number, resolve); model.send({ number, question }); }),
+      ask: (question) => new Promise((resolve) => {
+        const own = ++number, late = setTimeout(() => (gone ? tell(own, { error: GONE }) : say(LATE)), gone ? 1500 : 5000);
+        waiting.set(own, (answer) => { clearTimeout(late); resolve(answer); });
+        try {
+          model.send({ number: own, question });
+        } catch { // a front end whose connection to the kernel is closed
+          tell(own, { error: GONE });
+        }
+      }),
     });
   }
   return { render };
@@ -80,6 +106,8 @@ export async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
+export const GONE = "Python is there no more: the kernel was restarted or ended. What is shown is the compile as it was; run the cell again to ask about it.";
+const LATE = "No answer yet: Python is busy, or its kernel is gone.";
 
 /** The line at the foot of a view that says what happened, to screen readers too. @param {HTMLElement} root */
 export const liveOf = (root) => /** @type {HTMLElement} */ (root.querySelector(".clab-live"));

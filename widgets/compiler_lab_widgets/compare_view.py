@@ -46,7 +46,7 @@ def render(data: Mapping[str, Any]) -> str:
         '<div class="clab-tools"><label><input type="checkbox" class="clab-only"> Differences only</label>'
         '<button type="button" class="clab-back">Difference before</button><button type="button" class="clab-on-to">Next difference</button></div>'
     )
-    body = f'<nav class="clab-nav" aria-label="Stages"><ul>{first}{tabs}</ul></nav><div class="clab-pair">{tools}{panels}</div>'
+    body = f'<div class="clab-nav" role="group" aria-label="Stages"><ul>{first}{tabs}</ul></div><div class="clab-pair">{tools}{panels}</div>'
     head = "; ".join(f"{s['name']}: {s['title']}, {count(s['graphs'], 'graph')}, {seconds(s['seconds'])} in its steps" for s in data["sides"])
     shown = [{"title": _title(s, several), "left_out": s["left_out"]} for s in stages]
     return frame("compare", ident, data["title"], head, body, {"names": names, "stages": shown})

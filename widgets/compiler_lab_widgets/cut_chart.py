@@ -6,11 +6,10 @@ stop is a point and a row; the figures are the data's own. Between two stops a b
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .frame import count, esc, more, nbytes, table
+from .frame import count, esc, more, nbytes, new_figure, table
 
 Stop = Mapping[str, Any]
 WIDE, HIGH, LEFT, TOP = 620, 190, 84, 16
@@ -52,7 +51,8 @@ def curve(stops: Sequence[Stop], names: Sequence[str], unit: str) -> str:
 
 def figure(data: Mapping[str, Any], program: int = 0) -> Any:
     """The curve of one program as a ``matplotlib.figure.Figure``; the recorded budget has a mark."""
-    made: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(6, 3.4), layout="constrained")
+    if (made := new_figure(figsize=(6, 3.4), layout="constrained")) is None:
+        return None
     axes = made.subplots()
     chosen = data["programs"][program]
     stops: Sequence[Stop] = chosen["stops"]

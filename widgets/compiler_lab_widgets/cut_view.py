@@ -309,7 +309,7 @@ def _svg(net: Network, around: str) -> tuple[str, list[str]]:
     size = f'viewBox="0 0 {made.width:.0f} {made.height:.0f}" width="{made.width:.0f}" height="{made.height:.0f}"'
     label = f'role="group" aria-label="The flow network, {count(len(drawn), "node")}"'
     svg = f'<svg class="clab-c-svg" {size} {label}><g class="clab-c-edges">{paths}</g>{boxes}</svg>'
-    return f'<div class="clab-scroll clab-c-view" tabindex="0" role="region" aria-label="Picture of the network">{svg}</div>', notes
+    return f'<div class="clab-scroll clab-c-view" tabindex="0" role="group" aria-label="Picture of the network">{svg}</div>', notes
 
 
 def _note(said: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import importlib
 import json
 import re
 import zlib
@@ -100,7 +101,7 @@ def more(summary: str, markup: str, css: str = "") -> str:
 
 def table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table that scrolls by itself; cells are HTML. The twin of every picture. A long one is several, one after the other under equal heads, so that
-    the browser lays out those in sight only."""
+    the browser lays out those in sight only. A group and no landmark: a notebook holds many views, and so many of one name."""
     top = "".join(f'<th scope="col">{esc(h)}</th>' if h else "<td></td>" for h in head)
     lines = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows]
     some = LONG_TABLE if 2 * len(lines) > 3 * LONG_TABLE else max(len(lines), 1)
@@ -108,7 +109,16 @@ def table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     size = lambda part: f' class="clab-apart" style="contain-intrinsic-size:auto {len(part) * 24}px"' if len(parts) > 1 else ""
     markup = "".join(f"<div{size(part)}><table><thead><tr>{top}</tr></thead><tbody>{''.join(part)}</tbody></table></div>" for part in parts)
     markup = markup if len(parts) > 1 else markup[len("<div>") : -len("</div>")]
-    return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="{esc(label)}">{markup}</div>'
+    return f'<div class="clab-scroll" tabindex="0" role="group" aria-label="{esc(label)}">{markup}</div>'
+
+
+def new_figure(**options: Any) -> Any:
+    """An empty ``matplotlib.figure.Figure``; where matplotlib is not installed None, after a line that says what to install."""
+    try:
+        return importlib.import_module("matplotlib.figure").Figure(**options)
+    except ImportError as error:
+        print(f"figures need {error.name}: pip install matplotlib; here are the numbers")
+        return None
 
 
 def count(n: int, word: str) -> str:

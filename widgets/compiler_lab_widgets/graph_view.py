@@ -50,8 +50,8 @@ def render(data: Mapping[str, Any]) -> str:
     said = "".join(f"<p>{esc(n)}</p>" for n in notes)
     body = (
         f'<div class="clab-g"><div class="clab-g-notes">{said}</div><div class="clab-g-main">'
-        f'<div class="clab-g-view" tabindex="0" role="region" aria-label="Picture of the graph">{_svg(shape, nodes, drawing, data["overlay"])}</div>'
-        f'<div class="clab-g-side" role="region" aria-label="Facts" tabindex="0">{_overview(data)}</div></div>'
+        f'<div class="clab-g-view" tabindex="0" role="group" aria-label="Picture of the graph">{_svg(shape, nodes, drawing, data["overlay"])}</div>'
+        f'<div class="clab-g-side" role="group" aria-label="Facts" tabindex="0">{_overview(data)}</div></div>'
         f"{_legend(data)}{_table(data)}</div>"
     )
     return frame("graph", ident, data["title"], _head(data), body, _script_data(data, shape))

@@ -32,9 +32,9 @@ def memory_chart(slots: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> s
     head = "".join(f'<th scope="col">{h}</th>' for h in ("buffer", "bytes", "from byte", "written by", "last read by"))
     return (
         f"<p>{said}: each bar is a buffer, from the kernel that writes it to the last that reads it; equal shades begin at the same byte.</p>"
-        f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Lifetimes of buffers">'
+        f'<div class="clab-scroll" tabindex="0" role="group" aria-label="Lifetimes of buffers">'
         f'<svg class="clab-chart" role="img" aria-label="{said}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">{ticks}{bars}</svg></div>'
-        f'<details class="clab-more"><summary>The same as a table</summary><div class="clab-scroll" tabindex="0" role="region" aria-label="Memory plan">'
+        f'<details class="clab-more"><summary>The same as a table</summary><div class="clab-scroll" tabindex="0" role="group" aria-label="Memory plan">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
     )
 

@@ -8,12 +8,11 @@ Always holds: figures are the data's own, exact to the byte in ``data-value``; w
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import words
-from .frame import count, esc, frame, heading, ident_of, more, nbytes, table
+from .frame import count, esc, frame, heading, ident_of, more, nbytes, new_figure, table
 
 Program = Mapping[str, Any]
 Buffer = Mapping[str, Any]
@@ -61,8 +60,11 @@ def text(data: Mapping[str, Any]) -> str:
 
 
 def figure(data: Mapping[str, Any], program: int = 0) -> Any:
-    """Bytes alive over the time of one program as a ``matplotlib.figure.Figure``: ours, op by op, the bound; peaks marked."""
-    made: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(8, 3.2), layout="constrained")
+    """Bytes alive over the time of one program as a ``matplotlib.figure.Figure``: ours, op by op, the bound; peaks marked. Without matplotlib the numbers
+    are printed, and None is given."""
+    made: Any = new_figure(figsize=(8, 3.2), layout="constrained")
+    if made is None:
+        return print(text(data))
     axes = made.subplots()
     chosen = data["programs"][program]
     for (key, said), style in zip(CURVES, ("--", "-", ":"), strict=True):
@@ -104,7 +106,7 @@ def _step(p: Program) -> float:
 
 
 def _scroll(label: str, svg: str) -> str:
-    return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="{esc(label)}">{svg}</div>'
+    return f'<div class="clab-scroll" tabindex="0" role="group" aria-label="{esc(label)}">{svg}</div>'
 
 
 def _curves(p: Program) -> str:

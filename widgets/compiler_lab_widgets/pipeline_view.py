@@ -43,7 +43,7 @@ def render(data: Mapping[str, Any]) -> str:
     environment = ", ".join(f"{k} {v}" for k, v in data["environment"].items())
     head = f"{count(len({s['graph'] for s in steps}), 'graph')}, {count(len(steps), 'step')}, {seconds(data['seconds'])} to compile; {environment}"
     body = (
-        f'<nav class="clab-nav" aria-label="Steps of the compile">{_nav(steps, ident)}</nav>'
+        f'<div class="clab-nav" role="group" aria-label="Steps of the compile">{_nav(steps, ident)}</div>'
         f'<div class="clab-panes"><section class="clab-source" aria-label="Your source">{heading(3, "Your source")}{view.far.note()}{sources}</section>'
         f'<div class="clab-steps">{panels}</div></div>'
     )
@@ -274,7 +274,7 @@ def _decisions(parts: Alike) -> str:
         bodies += f"{f'<br><em>{esc(said)}</em>' if said else ''}</th></tr>"
         bodies += "".join(f"<tr><td>{esc(_subject(d['subject']))}</td><td>{esc(_facts(d['facts']))}</td></tr>" for d in members) + "</tbody>"
     table = f'<table><thead><tr><th scope="col">what</th><th scope="col">facts</th></tr></thead>{bodies}</table>'
-    return f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Decisions">{table}</div>'
+    return f'<div class="clab-scroll" tabindex="0" role="group" aria-label="Decisions">{table}</div>'
 
 
 def _subject(subject: list[str]) -> str:

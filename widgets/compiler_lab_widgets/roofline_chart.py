@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .frame import esc, more, nbytes, table
+from .frame import esc, more, nbytes, new_figure, table
 
 WIDTH, HEIGHT, LEFT, FOOT = 560, 220, 56, 30
 NOT_MEASURED = "The ceilings of this machine are not measured: ask with trace.view('kernel', roofline=True). The trace holds no time of a single kernel."
@@ -71,9 +71,8 @@ def figure(data: Mapping[str, Any]) -> Any:
     ceilings = data["ceilings"]
     if ceilings is None:
         raise ValueError(NOT_MEASURED)
-    from matplotlib.figure import Figure
-
-    made: Any = Figure(figsize=(6.4, 3.6), layout="constrained")
+    if (made := new_figure(figsize=(6.4, 3.6), layout="constrained")) is None:
+        return None
     axes = made.subplots()
     found = [k for k in data["kernels"] if k["intensity"]]
     ridge = ceilings["operations_per_second"] / ceilings["bytes_per_second"]

@@ -136,7 +136,7 @@ def _chart(s: Side, longest: float) -> str:
     said = f"Phases of {_sums(s)}" + "".join(f"; {_idle(c)}" for c in s["cuts"][:3])
     svg = f'<svg class="clab-flame" width="{WIDE}" height="{height}" viewBox="0 0 {WIDE} {height}" role="group" aria-label="{esc(said)}">'
     return (
-        f'<div class="clab-scroll" tabindex="0" role="region" aria-label="Flame chart of {esc(s["name"])}">{svg}<g class="clab-axis">{ticks}</g>'
+        f'<div class="clab-scroll" tabindex="0" role="group" aria-label="Flame chart of {esc(s["name"])}">{svg}<g class="clab-axis">{ticks}</g>'
         f'<g class="clab-cuts">{cuts}</g><g class="clab-bars">{bars}</g></svg></div>'
     )
 
@@ -266,7 +266,7 @@ def _kernel_bars(c: Call) -> str:
     said = f"{count(len(kernels), 'kernel')} and library calls of {c['name']}, from {took(min((k['seconds'] for k in kernels), default=0.0))} to {took(most)}"
     svg = f'<svg class="clab-kernels" width="{WIDE - 40}" height="{y + 4}" role="img" aria-label="{esc(said)}">{"".join(parts)}</svg>'
     note = "<p><small>Above: time. Below, thin: bytes. Dashed border: a library call.</small></p>"
-    return f'{note}<div class="clab-scroll" tabindex="0" role="region" aria-label="Kernels as bars">{svg}</div>'
+    return f'{note}<div class="clab-scroll" tabindex="0" role="group" aria-label="Kernels as bars">{svg}</div>'
 
 
 def _packed(s: Side) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import { QUESTIONS, duration, facts, headingOf, inspected, labsOf, moved, progre
 
 const ICON = '<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16"><g class="clabx-icon jp-icon3" fill="none" stroke="#616161" stroke-width="1.5" stroke-linejoin="round"><path d="M2 4.5 8 1.5l6 3-6 3z"/><path d="m2 8 6 3 6-3"/><path d="m2 11.5 6 3 6-3"/></g></svg>';
 const INSPECT = "compiler-lab:inspect-cell", FIRST = "compiler-lab:open-first-lab", SHOW = "compiler-lab:show-panel";
+const SHOWN = { autoClose: 10000 }; // without it JupyterLab keeps a notification behind its bell and shows nothing
 const FOLDERS = ["", "labs"]; // where the labs may be, seen from the folder that JupyterLab shows
 
 /** What JupyterLab asks the container for: the plugins of this extension. @param {(name: string) => Promise<any>} ask */
@@ -50,7 +51,7 @@ function start(world, palette, launchers, restorer) {
     execute: async () => {
       const labs = await findLabs(app);
       if (labs.length) await app.commands.execute("docmanager:open", { path: labs[0].path });
-      else shared.apputils.Notification.warning(NO_LABS);
+      else shared.apputils.Notification.warning(NO_LABS, SHOWN);
     },
   });
   app.commands.addCommand(SHOW, { label: "Show the Panel of compiler_lab", icon, execute: () => app.shell.activateById(panel.widget.id) });
@@ -60,6 +61,7 @@ function start(world, palette, launchers, restorer) {
   const refresh = () => { app.commands.notifyCommandChanged(INSPECT); };
   notebooks.activeCellChanged.connect(refresh);
   notebooks.currentChanged.connect(() => { refresh(); void panel.compiles(); });
+  notebooks.widgetAdded.connect((/** @type {any} */ _, /** @type {any} */ added) => { standIn(added.content); });
   notebooks.widgetAdded.connect((/** @type {any} */ _, /** @type {any} */ added) => added.sessionContext.kernelChanged.connect(() => void panel.compiles()));
   shared.notebook.NotebookActions.executed.connect(() => void panel.compiles());
   app.shell.add(panel.widget, "left", { rank: 600 });
@@ -101,7 +103,7 @@ async function ask(kernel, expression) {
 /** Runs the active cell as if the magic stood above it. @param {World} world */
 async function inspectCell({ notebooks, shared }) {
   const cell = notebooks.activeCell, session = notebooks.currentWidget?.sessionContext;
-  const tell = (/** @type {string} */ text) => { shared.apputils.Notification.warning(text); };
+  const tell = (/** @type {string} */ text) => { shared.apputils.Notification.warning(text, SHOWN); };
   if (cell?.model.type !== "code") return tell("Only a cell with code can be inspected.");
   await session.ready;
   const kernel = session.session?.kernel;
@@ -137,6 +139,30 @@ async function openPicture({ app, rendermime, shared }, kernel, trace, icon) {
   Object.assign(tab.title, { label: trace.title, caption: `${trace.title}: ${facts(trace)}`, icon, closable: true });
   app.shell.add(tab, "main");
   app.shell.activateById(id);
+}
+
+// ---- live views whose kernel is gone ----
+
+const LOST = "Error displaying widget: model not found"; // what JupyterLab's widgets write in an output of a notebook that is opened again
+
+/** Where a live view of ours has lost its kernel, the picture beside it in the output is shown instead of that sentence. @param {any} notebook */
+function standIn(notebook) {
+  const watch = new MutationObserver((records) => {
+    for (const { target } of records)
+      if (target instanceof Element && target.classList.contains("jp-OutputArea-output") && target.textContent === LOST) void picture(notebook, target);
+  });
+  watch.observe(notebook.node, { childList: true, subtree: true });
+  notebook.disposed.connect(() => watch.disconnect());
+}
+
+/** @param {any} notebook @param {Element} lost */
+async function picture(notebook, lost) {
+  const area = notebook.widgets.map((/** @type {any} */ cell) => cell.outputArea).find((/** @type {any} */ one) => one?.node.contains(lost));
+  const at = area?.widgets.findIndex((/** @type {any} */ child) => child.node.contains(lost)) ?? -1, output = at < 0 ? null : area.model.get(at);
+  if (!String(output?.data["text/html"]).startsWith('<div class="clab ')) return;
+  const content = notebook.rendermime.createRenderer("text/html");
+  await content.renderModel(output);
+  if (lost.textContent === LOST) lost.replaceChildren(content.node);
 }
 
 // ---- the panel ----
