@@ -189,8 +189,12 @@ def test_the_data_are_the_partitions(trace: Trace, data: Any) -> None:
 
 
 def rows(page: str, label: str) -> list[list[str]]:
-    (found,) = re.findall(rf'aria-label="{re.escape(label)}">(.*?)</table>', page, re.DOTALL)
-    return [[html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall(r"<td>(.*?)</td>", row)] for row in re.findall(r"<tr>(.*?)</tr>", found)[1:]]
+    (found,) = re.findall(rf'aria-label="{re.escape(label)}">(.*?)</table>(?!</div><div class="clab-apart")', page, re.DOTALL)  # a long table comes in parts
+    return [
+        [html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall(r"<td>(.*?)</td>", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", found)
+        if "<th" not in row
+    ]
 
 
 def number(text: str) -> float:

@@ -414,6 +414,8 @@ function link(root, live, stage, data) {
   /** @param {HTMLElement} line */
   function pin(line) {
     pinned = pinned === line ? null : line;
+    if (!line.hasAttribute("tabindex")) line.tabIndex = -1;
+    line.focus({ preventScroll: true }); // keys, Escape above all, go on from the line that was clicked
     light(line);
     if (pinned) reveal(line);
   }
