@@ -52,7 +52,7 @@ def render(data: Mapping[str, Any]) -> str:
     roof = f"<div>{heading(3, 'Roofline')}{roofline(kernels, data['ceilings'])}</div>"
     panes = (
         f'<div class="clab-both"><div class="clab-source" role="group" aria-label="Your source">{heading(3, "Your source")}'
-        f'{source_lists(data["sources"])}</div>'
+        f"{source_lists(data['sources'])}</div>"
         f'<div class="clab-kernels">{sections}</div></div>'
     )
     body = f"<p>{esc(WHY)}</p>{tools}{panes}{roof}" if kernels else "<p>No kernel of loops is in this trace: it has no schedule, or library calls alone.</p>"
