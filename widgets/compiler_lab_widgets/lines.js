@@ -3,6 +3,8 @@
 
 import { all, make } from "./base.js";
 
+export const CHUNK = 100; // lines of one list of a pane that is drawn when it is opened: the browser lays out the lists in sight
+
 /** @typedef {{panels: HTMLElement[], tabs: HTMLElement[], titles: string[], shown: () => number[], changed: () => void}} Panes `changed` is set here */
 
 /**
@@ -86,55 +88,117 @@ export function wentTo(place, titles, counts, whys) {
 }
 
 /**
- * Pointing at a line, or moving the cursor to it, lights what it is linked with; a click or Enter keeps it, Escape lets go.
- * @param {HTMLElement} root @param {HTMLElement} live @param {Panes} stage
- * @param {{up: string, src: string, lost: Record<string, Record<string, number>>, why: string[]}} data
+ * Lines of one pane with numbers in a row; `lists` are empty until the pane is drawn.
+ * @typedef {{first: number, count: number, panel: number, chunk: number, lists: Element[], details: HTMLElement | null, far: number}} Range
  */
-export function link(root, live, stage, data) {
-  const links = linksOf(data);
-  /** @type {HTMLElement[]} */ const items = [];
-  /** @type {HTMLElement[]} */ const sources = [];
-  /** @type {number[]} */ const panelOf = [];
-  /** @type {WeakMap<Element, {n?: number, src?: number, place?: string}>} */
-  const at = new WeakMap();
-  for (const list of all(root, "ol.clab-lines")) {
-    const first = /** @type {HTMLOListElement} */ (list).start, source = list.classList.contains("clab-src");
-    const panel = stage.panels.findIndex((p) => p.contains(list));
-    [...list.children].forEach((child, k) => {
-      const line = /** @type {HTMLElement} */ (child);
-      (source ? sources : items)[first + k] = line;
-      if (!source) panelOf[first + k] = panel;
-      at.set(line, source ? { src: first + k, place: `${list.dataset.file}:${Number(list.dataset.first) + k}` } : { n: first + k });
-    });
-    if (list.firstElementChild) /** @type {HTMLElement} */ (list.firstElementChild).tabIndex = 0;
+
+/** The range that holds item n. @template {{first: number, count: number}} T @param {T[]} ranges sorted by `first` @param {number} n @returns {T | undefined} */
+export function rangeOf(ranges, n) {
+  let low = 0, high = ranges.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((ranges[middle]?.first ?? 0) <= n) low = middle + 1; else high = middle;
   }
+  const found = ranges[low - 1];
+  return found && n < found.first + found.count ? found : undefined;
+}
+
+/**
+ * Pointing at a line, or moving the cursor to it, lights what it is linked with; a click or Enter keeps it, Escape lets go. In a large trace
+ * what is not shown is counted and not touched.
+ * @template {{kind: string}} P `far`: panes that are data until they are opened (details[data-far]); those of kind "lines" have `n`, [first, count] of their runs
+ * @param {HTMLElement} root @param {HTMLElement} live @param {Panes} stage
+ * @param {{up: string, src: string, lost: Record<string, Record<string, number>>, why: string[], far?: (P & {n?: [number, number][]})[]}} data
+ * @param {(details: HTMLElement, pane: P, label: (n: number) => string) => void} [drawPane] draws an opened one; `label`: the user's lines of an item
+ */
+export function link(root, live, stage, data, drawPane = () => {}) {
+  const links = linksOf(data), far = data.far ?? [], large = far.length > 0;
+  /** @type {HTMLElement[]} */ const sources = [];
+  /** @type {{line: number, place: string}[]} */ const places = [];
+  /** @type {WeakMap<Element, number>} */ const sourceOf = new WeakMap();
+  /** @type {Range[]} */ const ranges = [];
+  /** @param {Element} e */
+  const panelOf = (e) => stage.panels.findIndex((p) => p.contains(e));
+  for (const list of /** @type {HTMLOListElement[]} */ (all(root, "ol.clab-lines"))) {
+    const first = list.start;
+    if (list.firstElementChild) /** @type {HTMLElement} */ (list.firstElementChild).tabIndex = 0;
+    if (!list.classList.contains("clab-src")) {
+      const panel = panelOf(list);
+      ranges.push({ first, count: list.children.length, panel, chunk: Infinity, lists: [list], details: list.closest("details"), far: -1 });
+      continue;
+    }
+    [...list.children].forEach((child, k) => {
+      const line = Number(list.dataset.first) + k;
+      sources[first + k] = /** @type {HTMLElement} */ (child);
+      places[first + k] = { line, place: `${list.dataset.file}:${line}` };
+      sourceOf.set(child, first + k);
+    });
+  }
+  for (const details of all(root, "details[data-far]")) {
+    const number = Number(details.dataset.far), panel = panelOf(details);
+    for (const [first, count] of far[number]?.n ?? []) ranges.push({ first, count, panel, chunk: CHUNK, lists: [], details, far: number });
+  }
+  ranges.sort((a, b) => a.first - b.first);
+  /** @param {Range} range @param {number} n */
+  const elementOf = (range, n) => {
+    const at = n - range.first, list = range.lists[range.chunk === Infinity ? 0 : Math.floor(at / range.chunk)];
+    return /** @type {HTMLElement | undefined} */ (list?.children[range.chunk === Infinity ? at : at % range.chunk]);
+  };
   /** @param {number} s */
-  const place = (s) => at.get(sources[s] ?? root)?.place ?? "";
-  /** @type {HTMLElement[]} */ let painted = [];
+  const place = (s) => places[s]?.place ?? "";
+  /** @param {Element} line @returns {{n?: number, src?: number}} */
+  const pointOf = (line) => {
+    const src = sourceOf.get(line), list = /** @type {HTMLOListElement} */ (line.parentElement);
+    return src !== undefined ? { src } : { n: list.start + Array.prototype.indexOf.call(list.children, line) };
+  };
+  /** The user's lines at the edge of a line that is drawn here. @param {number} n */
+  const label = (n) => {
+    const numbers = (links.src[n] ?? []).map((s) => places[s]?.line);
+    return numbers.slice(0, 2).join() + (numbers.length > 2 ? "+" : "");
+  };
+  /** @param {HTMLElement} details */
+  function draw(details) {
+    const number = Number(details.dataset.far), pane = far[number];
+    if (!pane || details.classList.contains("clab-drawn")) return;
+    details.classList.add("clab-drawn");
+    drawPane(details, pane, label);
+    const lists = all(details, "ol.clab-lines"), drawn = lists.length;
+    for (const range of ranges) if (range.far === number) range.lists = lists.splice(0, Math.ceil(range.count / CHUNK));
+    if (drawn && pinned) light(pinned);
+  }
+  root.addEventListener("toggle", (event) => {
+    const details = /** @type {HTMLDetailsElement} */ (event.target);
+    if (details.open && details.dataset.far) draw(details);
+  }, true);
+  /** @type {HTMLElement[]} */ let lights = [];
+  /** @type {HTMLElement[]} */ let badges = [];
+  /** @type {Map<number, Range>} */ let waiting = new Map(); // of each panel, the first pane that holds a lit line and is not drawn
   /** @type {HTMLElement | null} */ let pinned = null;
 
   function dark() {
-    for (const e of painted) e.classList.remove("clab-hot", "clab-warm", "clab-pin");
-    for (const badge of all(root, ".clab-badge")) badge.remove();
-    painted = [];
+    for (const e of lights) e.classList.remove("clab-hot", "clab-warm", "clab-pin");
+    for (const b of badges) b.remove();
+    lights = []; badges = []; waiting = new Map();
   }
   /** @param {HTMLElement} line */
   function light(line) {
     dark();
-    const point = at.get(line) ?? {}, { hot, warm, sources: from } = lit(links, point);
+    const point = pointOf(line), { hot, warm, sources: from } = lit(links, point), shown = new Set(stage.shown());
     /** @type {number[]} */ const counts = stage.panels.map(() => 0);
     /** @type {Map<Element, number>} */ const folded = new Map();
     for (const [set, css] of /** @type {[Set<number>, string][]} */ ([[hot, "clab-hot"], [warm, "clab-warm"]]))
       for (const n of set) {
-        const e = items[n];
-        if (!e) continue;
-        e.classList.add(css); painted.push(e);
-        const panel = panelOf[n] ?? -1, details = e.closest("details");
-        counts[panel] = (counts[panel] ?? 0) + 1;
-        if (details) folded.set(details, (folded.get(details) ?? 0) + 1);
+        const range = rangeOf(ranges, n);
+        if (!range) continue;
+        counts[range.panel] = (counts[range.panel] ?? 0) + 1;
+        if (large && !shown.has(range.panel)) continue;
+        if (range.details) folded.set(range.details, (folded.get(range.details) ?? 0) + 1);
+        const e = elementOf(range, n), first = waiting.get(range.panel);
+        if (e) { e.classList.add(css); lights.push(e); }
+        else if (css === "clab-hot" && (!first || range.first < first.first)) waiting.set(range.panel, range);
       }
-    for (const s of from) if (sources[s]) { sources[s]?.classList.add("clab-hot"); painted.push(/** @type {HTMLElement} */ (sources[s])); }
-    if (pinned === line) { line.classList.add("clab-pin"); painted.push(line); }
+    for (const s of from) { const e = sources[s]; if (e) { e.classList.add("clab-hot"); lights.push(e); } }
+    if (pinned === line) { line.classList.add("clab-pin"); lights.push(line); }
     counts.forEach((count, p) => { if (count) badge(stage.tabs[p], count); });
     for (const [details, count] of folded) badge(details.firstElementChild, count);
     live.textContent = say(point, counts, from);
@@ -144,6 +208,7 @@ export function link(root, live, stage, data) {
     const b = make("b", String(count));
     b.className = "clab-badge"; b.title = "linked lines"; b.setAttribute("aria-hidden", "true");
     e?.append(b);
+    badges.push(b);
   }
   /** @param {{n?: number, src?: number}} point @param {number[]} counts @param {Set<number>} from */
   function say(point, counts, from) {
@@ -152,13 +217,16 @@ export function link(root, live, stage, data) {
       const why = now.map((p) => data.why[data.lost[stage.panels[p]?.dataset.step ?? ""]?.[point.src ?? -1] ?? -1] ?? "");
       return wentTo(place(point.src), now.map((p) => stage.titles[p] ?? ""), now.map((p) => counts[p] ?? 0), why);
     }
-    const total = counts.reduce((a, b) => a + b, 0), steps = counts.filter((c) => c).length;
-    return `${from.size ? `from ${[...from].map(place).join(", ")}` : "from no single line of yours"}: ${total} linked lines in ${steps} steps`;
+    const total = counts.reduce((a, b) => a + b, 0), steps = counts.filter((c) => c).length, named = [...from].slice(0, 8).map(place).join(", ");
+    return `${from.size ? `from ${named}${from.size > 8 ? ` and ${from.size - 8} more` : ""}` : "from no single line of yours"}: ${total} linked lines in ${steps} steps`;
   }
   /** Brings the first lit line of every other pane into sight, without moving the page. @param {HTMLElement} line */
   function reveal(line) {
-    for (const pane of [root.querySelector(".clab-source"), ...stage.shown().map((p) => stage.panels[p])]) {
+    for (const p of [-1, ...stage.shown()]) {
+      const pane = p < 0 ? root.querySelector(".clab-source") : stage.panels[p];
       if (!pane || pane.contains(line)) continue;
+      const unseen = waiting.get(p);
+      if (unseen?.details && !pane.querySelector(".clab-hot")) draw(unseen.details);
       const first = pane.querySelector(".clab-hot");
       const details = first?.closest("details");
       if (details) details.open = true;
@@ -184,10 +252,14 @@ export function link(root, live, stage, data) {
   }
   root.addEventListener("click", (event) => { const line = lineOf(event); if (line && !String(getSelection() ?? "")) pin(line); });
   root.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && painted.length) { pinned = null; dark(); live.textContent = ""; event.stopPropagation(); }
+    if (event.key === "Escape" && lights.length) { pinned = null; dark(); live.textContent = ""; event.stopPropagation(); }
     const line = lineOf(event);
     if (!line) return;
-    const to = { ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling, Home: line.parentElement?.firstElementChild, End: line.parentElement?.lastElementChild }[event.key];
+    const list = line.parentElement, whole = list?.parentElement?.matches(".clab-far-lines") ? list.parentElement : null; // lists of one pane follow each other
+    const to = {
+      ArrowDown: line.nextElementSibling ?? (whole && list?.nextElementSibling?.firstElementChild), ArrowUp: line.previousElementSibling ?? (whole && list?.previousElementSibling?.lastElementChild),
+      Home: (whole?.firstElementChild ?? list)?.firstElementChild, End: (whole?.lastElementChild ?? list)?.lastElementChild,
+    }[event.key];
     if (event.key === "Enter" || event.key === " ") pin(line);
     else if (to) { line.removeAttribute("tabindex"); const next = /** @type {HTMLElement} */ (to); next.tabIndex = 0; next.focus(); }
     else return;

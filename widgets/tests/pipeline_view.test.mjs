@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decode, linksOf, listsOf, lit, painted, rangeOf, related, rowsWith, wentTo } from "../compiler_lab_widgets/pipeline_view.js";
+import { decode, linksOf, lit, rangeOf, related, wentTo } from "../compiler_lab_widgets/lines.js";
+import { listsOf, painted, rowsWith } from "../compiler_lab_widgets/pipeline_view.js";
 
 const sorted = (set) => [...set].sort((a, b) => a - b);
 // 0 and 1 come from source line 7 and 8; 2 is made of 0, 3 of both, 4 of 1; 5 stands alone on line 7
