@@ -28,11 +28,12 @@ import torch
 from playwright.sync_api import Page, sync_playwright
 
 import compiler_lab
-from compiler_lab.core.artifact import Artifact, Item
+from compiler_lab.core.artifact import Item
 from compiler_lab.core.errors import LabError
 from compiler_lab.observe.html import document
 from compiler_lab.observe.page import report
 from compiler_lab.observe.torch_reference import record_torch
+from compiler_lab.observe.torch_trace import RecordedArtifact
 from compiler_lab.observe.trace import Step, Trace
 from compiler_lab.observe.view import VIEWS, view
 
@@ -67,27 +68,6 @@ def real() -> Trace:
     return trace
 
 
-class Nodes(Artifact):
-    """A graph that is nothing but its nodes."""
-
-    stage = "capture"
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._items, self.decisions = tuple(items), ()
-
-    def text(self) -> str:
-        return "\n".join(i.text for i in self._items)
-
-    def items(self) -> tuple[Item, ...]:
-        return self._items
-
-    def check(self) -> None:
-        pass
-
-    def run(self, *args: Any) -> Any:
-        raise NotImplementedError
-
-
 def tangled(nodes: int = 5000) -> Trace:
     """Each node reads three of those before it, near and far, by a generator of its own: no modules, no repetition, no order to be found."""
     state, items = 12345, list[Item]()
@@ -98,7 +78,8 @@ def tangled(nodes: int = 5000) -> Trace:
             reads.append(state // 7 % k)
         facts = {"name": f"n{k}", "target": f"aten.op{state % 97}.default", "value": f"f32[{state % 61}, 64]", "inputs": [f"capture/n{r}" for r in reads]}
         items.append(Item(f"capture/n{k}", "call_function", f"n{k} = op{state % 97}({', '.join(f'n{r}' for r in reads)})", facts=facts))
-    return Trace(f"a tangled graph of {nodes:,} nodes", [Step("capture", None, Nodes(items), 0.0)])
+    graph = RecordedArtifact("Nodes", "capture", "\n".join(i.text for i in items), tuple(items))
+    return Trace(f"a tangled graph of {nodes:,} nodes", [Step("capture", None, graph, 0.0)])
 
 
 TRACES: dict[str, Callable[[], Trace]] = {"gpt2": ours, "tangled": tangled, "torch": real}

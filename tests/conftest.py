@@ -136,3 +136,27 @@ def same(got: Any, want: Any, **tolerance: Any) -> None:
         same(vars(got), vars(want), **tolerance)
     else:
         assert got == want or (isinstance(want, float) and math.isnan(want) and math.isnan(got)), (got, want)
+
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    path = require("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A window of the module's size ``WINDOW``, with the network off."""
+    width, height = request.module.WINDOW
+    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": width, "height": height})
+    made.set_offline(True)
+    yield made
+    made.close()

@@ -15,8 +15,7 @@ import compiler_lab
 from compiler_lab.observe.trace import Trace
 from compiler_lab.observe.view import VIEWS, view
 
-from .conftest import require
-from .test_browser import FLAGS
+from .conftest import FLAGS, require
 
 pytestmark = pytest.mark.browser
 

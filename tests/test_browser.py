@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Route
 
 import compiler_lab
 from compiler_lab import demo
@@ -19,29 +18,18 @@ from compiler_lab.observe import html
 from compiler_lab.observe.lineage import lineage
 from compiler_lab.observe.trace import Trace
 
-from .conftest import require
-
 pytestmark = pytest.mark.browser
+WINDOW = 1500, 900
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "test-results"
 LAB = ROOT / "solutions" / "00_what_torch_compile_sees.ipynb"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 STAGES = {  # of a training step: step -> the kind of thing that its panel must show
     "capture": "placeholder", "guard": "tensor", "joint": "aten.", "functionalize": "aten.", "eliminate dead code": "aten.", "decompose": "aten.",
     "simplify views": "aten.", "eliminate common subexpressions": "aten.", "partition": "tangents", "lower, forward": "load(", "schedule, forward": "k0",
     "plan memory, forward": "at", "generate, forward": 'extern "C"', "build, forward": "mov", "lower, backward": "load(", "schedule, backward": "k0",
     "plan memory, backward": "at", "generate, backward": 'extern "C"', "build, backward": "mov",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 class Visit:
@@ -101,13 +89,6 @@ def lab_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for theme in ("light", "dark"):
         convert(folder / LAB.name, folder, "html", f"--HTMLExporter.theme={theme}", f"--output={theme}", *empty)
     return {theme: folder / f"{theme}.html" for theme in ("light", "dark")}
-
-
-@pytest.fixture(params=["light", "dark"])
-def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": 1500, "height": 900})
-    yield made
-    made.close()
 
 
 def every_stage(visit: Visit, view: str) -> None:

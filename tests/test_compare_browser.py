@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext
 
 import compiler_lab
 from compiler_lab.observe.compare_data import Both, compare_data
 
-from .conftest import require
-from .test_browser import FLAGS, PICTURES, Visit
+from .test_browser import PICTURES, Visit
 
 pytestmark = pytest.mark.browser
+WINDOW = 1400, 900
 
 
 def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -35,22 +34,6 @@ def page_file(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("compare") / "compare.html"
     both.view().save(path)
     return path
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": 1400, "height": 900})
-    yield made
-    made.close()
 
 
 def test_stages_differences_and_keys(context: BrowserContext, both: Both, page_file: Path, request: pytest.FixtureRequest) -> None:

@@ -13,10 +13,11 @@ from playwright.sync_api import BrowserContext, Page
 
 from compiler_lab.observe.trace import Trace
 
-from .test_browser import PICTURES, Visit, chromium, context  # noqa: F401 # pyright: ignore[reportUnusedImport] - fixtures
+from .test_browser import PICTURES, Visit
 from .test_cut_view import large, part_of, recorded
 
 pytestmark = pytest.mark.browser
+WINDOW = 1500, 900
 light = pytest.mark.parametrize("context", ["light"], indirect=True)
 
 
@@ -51,7 +52,7 @@ def marked(page: Page, css: str) -> set[str]:
     return {t.split(":")[0] for t in page.locator(f".clab-c-n{css} title").all_text_contents()}
 
 
-def test_paths_are_stepped_by_keys(context: BrowserContext, file: Path, net: Any, request: pytest.FixtureRequest) -> None:  # noqa: F811
+def test_paths_are_stepped_by_keys(context: BrowserContext, file: Path, net: Any, request: pytest.FixtureRequest) -> None:
     visit, network = Visit(context, file), net["network"]
     page, nodes = visit.page, network["nodes"]
     PICTURES.mkdir(exist_ok=True)
@@ -90,7 +91,7 @@ def test_paths_are_stepped_by_keys(context: BrowserContext, file: Path, net: Any
 
 
 @light
-def test_nodes_are_walked_and_the_page_says_that_python_must_answer(context: BrowserContext, file: Path, net: Any) -> None:  # noqa: F811
+def test_nodes_are_walked_and_the_page_says_that_python_must_answer(context: BrowserContext, file: Path, net: Any) -> None:
     visit = Visit(context, file)
     page = visit.page
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -117,7 +118,7 @@ def test_nodes_are_walked_and_the_page_says_that_python_must_answer(context: Bro
 
 
 @light
-def test_the_budget_goes_over_its_stops(context: BrowserContext, file: Path, net: Any) -> None:  # noqa: F811
+def test_the_budget_goes_over_its_stops(context: BrowserContext, file: Path, net: Any) -> None:
     visit = Visit(context, file)
     page, stops, nodes = visit.page, net["stops"], net["network"]["nodes"]
     slider = page.locator(".clab-c-budget")
@@ -137,7 +138,7 @@ def test_the_budget_goes_over_its_stops(context: BrowserContext, file: Path, net
 
 
 @light
-def test_of_a_large_network_each_path_is_drawn(context: BrowserContext, tmp_path: Path) -> None:  # noqa: F811
+def test_of_a_large_network_each_path_is_drawn(context: BrowserContext, tmp_path: Path) -> None:
     trace = large()
     view: Any = trace.view("cut")
     view.save(tmp_path / "large.html")
@@ -167,7 +168,7 @@ def test_of_a_large_network_each_path_is_drawn(context: BrowserContext, tmp_path
     assert visit.said == [] and visit.asked == []
 
 
-def test_without_script_the_cut_is_there(chromium: Any, file: Path, net: Any) -> None:  # noqa: F811
+def test_without_script_the_cut_is_there(chromium: Any, file: Path, net: Any) -> None:
     silent = chromium.new_context(java_script_enabled=False)
     page = silent.new_page()
     page.goto(file.as_uri())
@@ -194,7 +195,7 @@ window.made.render({ model: window.model, el: document.querySelector("main") });
 class Live:
     """The widget's own script in a page, its messages and traits carried to the widget in this process: what a notebook does, without its kernel."""
 
-    def __init__(self, context: BrowserContext, trace: Trace) -> None:  # noqa: F811
+    def __init__(self, context: BrowserContext, trace: Trace) -> None:
         self.widget: Any = trace.view("cut").live()
         self.page: Page = context.new_page()
         self.said: list[str] = []
@@ -220,7 +221,7 @@ class Live:
 
 
 @pytest.fixture
-def live(context: BrowserContext, trace: Trace) -> Iterator[Live]:  # noqa: F811
+def live(context: BrowserContext, trace: Trace) -> Iterator[Live]:
     made = Live(context, trace)
     yield made
     assert made.said == []

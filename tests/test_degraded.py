@@ -27,8 +27,8 @@ from compiler_lab.core.errors import InvalidIR
 from compiler_lab.observe.trace import Trace
 from compiler_lab.observe.view import VIEWS
 
-from .conftest import require
-from .test_browser import FLAGS, Visit
+from .conftest import FLAGS, require
+from .test_browser import Visit
 
 # ---- what is not installed ----
 

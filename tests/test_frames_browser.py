@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext
 
-from .conftest import require
 from .frame_programs import breaking, recompiled
-from .test_browser import FLAGS, PICTURES, Visit
+from .test_browser import PICTURES, Visit
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
-    yield made
-    made.close()
+WINDOW = 1280, 900
 
 
 @pytest.fixture(scope="module")

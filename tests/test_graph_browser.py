@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page
 
 import compiler_lab
 from compiler_lab import demo
 from compiler_lab.observe.trace import Trace
 from compiler_lab.observe.view import View
 
-from .conftest import require
-
 pytestmark = pytest.mark.browser
+WINDOW = 1500, 950
 
 PICTURES = Path(__file__).parent.parent / "test-results"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +33,6 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[View, Pat
     for name, one in made.items():
         one.save(folder / f"{name}.html")
     return {name: (one, folder / f"{name}.html") for name, one in made.items()}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": 1500, "height": 950})
-    made.set_offline(True)
-    yield made
-    made.close()
 
 
 class Visit:

@@ -26,10 +26,10 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from compiler_lab.observe.view import VIEWS
 
-from .conftest import require
+from .conftest import FLAGS, require
 from .jupyter_server import ROOT, TOKEN, jupyterlab
 from .test_axe_browser import found
-from .test_browser import FLAGS, Visit
+from .test_browser import Visit
 
 pytestmark = pytest.mark.browser
 

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch
 from compiler_lab_widgets import kernel_view
-from playwright.sync_api import sync_playwright
 
 import compiler_lab
 from compiler_lab.observe.trace import Trace
 
-from .conftest import require
-from .test_browser import FLAGS, Visit
+from .test_browser import Visit
 
 pytestmark = pytest.mark.browser
 
@@ -31,15 +29,6 @@ def trace() -> Trace:
     trace = Trace("one fused kernel")
     compiler_lab.compile(program, fullgraph=True, observe=trace.append)(torch.randn(64, 96))
     return trace
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -14,38 +14,26 @@ import pytest
 from compiler_lab_widgets import graph_layout, graph_view
 from playwright.sync_api import sync_playwright
 
-from compiler_lab.core.artifact import Artifact, Decision, Item
+from compiler_lab.core.artifact import Decision, Item
 from compiler_lab.core.errors import LabError
 from compiler_lab.core.provenance import Location
 from compiler_lab.observe.page import report
+from compiler_lab.observe.torch_trace import RecordedArtifact
 from compiler_lab.observe.trace import Step, Trace
 from compiler_lab.observe.view import VIEWS, view
 
-from .conftest import require
-from .test_browser import FLAGS, Visit
+from .conftest import FLAGS, require
+from .test_browser import Visit
 
 STEPS = ("capture", "joint", "functionalize", "decompose", "simplify views", "eliminate common subexpressions", "eliminate dead code", "partition")
 NODES, CODE = 2600, 9000  # of each graph, and of the generated code: what a training step of a 12-layer GPT-2 has
 
 
-class Made(Artifact):
-    def __init__(self, stage: str, items: list[Item], decisions: tuple[Decision, ...] = (), text: str = "") -> None:
-        self.stage, self._items, self.decisions, self._text = stage, tuple(items), decisions, text
-
-    def text(self) -> str:
-        return self._text or "\n".join(i.text for i in self._items)
-
-    def items(self) -> tuple[Item, ...]:
-        return self._items
-
-    def check(self) -> None:
-        pass
-
-    def run(self, *args: Any) -> Any:
-        raise NotImplementedError
+def made(stage: str, items: list[Item], decisions: tuple[Decision, ...] = ()) -> RecordedArtifact:
+    return RecordedArtifact("Made", stage, "\n".join(i.text for i in items), tuple(items), decisions)
 
 
-def graph(stage: str, nodes: int, above: str = "") -> Made:
+def graph(stage: str, nodes: int, above: str = "") -> RecordedArtifact:
     """Twelve blocks of equal operators; of each node the facts and the text that a real one has."""
     items: list[Item] = []
     for k in range(nodes):
@@ -59,10 +47,10 @@ def graph(stage: str, nodes: int, above: str = "") -> Made:
     decisions = tuple(
         Decision("save", (f"{stage}/n{k}",), ("saved", "recomputed")[k % 2], "cheap to compute again", {"bytes": k * 64}) for k in range(0, nodes, 2)
     )
-    return Made(stage, items, decisions)
+    return made(stage, items, decisions)
 
 
-def tangled(nodes: int) -> Made:
+def tangled(nodes: int) -> RecordedArtifact:
     state, items = 12345, list[Item]()
     for k in range(nodes):
         reads: list[int] = []
@@ -71,7 +59,7 @@ def tangled(nodes: int) -> Made:
             reads.append(state // 7 % k)
         facts = {"name": f"n{k}", "target": f"aten.op{state % 97}.default", "value": f"f32[{state % 61}]", "inputs": [f"capture/n{r}" for r in reads]}
         items.append(Item(f"capture/n{k}", "call_function", f"n{k} = op{state % 97}", facts=facts))
-    return Made("capture", items)
+    return made("capture", items)
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +85,9 @@ def trace() -> Trace:
             )
             for k in range(CODE)
         ]
-        code = Made(f"generate.{part}", lines)
+        code = made(f"generate.{part}", lines)
         trace.append(Step("generate", before, code, 0.1, part))
-        trace.append(Step("build", code, Made(f"build.{part}", machine), 0.1, part))
+        trace.append(Step("build", code, made(f"build.{part}", machine), 0.1, part))
     return trace
 
 

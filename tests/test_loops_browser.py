@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext
 
 import compiler_lab
 from compiler_lab.observe.trace import Trace
 
-from .conftest import require
-from .test_browser import FLAGS, Visit
+from .test_browser import Visit
 
 pytestmark = pytest.mark.browser
+WINDOW = 1200, 900
 
 
 def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -30,22 +29,6 @@ def trace() -> Trace:
     made = compiler_lab.compile(program, fullgraph=True, observe=trace.append)
     made(torch.randn(64, 64), torch.randn(64, 64, requires_grad=True)).sum().backward()
     return trace
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": 1200, "height": 900})
-    yield made
-    made.close()
 
 
 def opened(trace: Trace, name: str, context: BrowserContext, folder: Path) -> tuple[Visit, Any]:

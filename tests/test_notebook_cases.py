@@ -46,7 +46,7 @@ from .conftest import same, through_the_hook
         ("C:\\Temp\\ipykernel_4021\\3585424257.py", "notebook cell"),
         ("<ipython-input-3-0a1b2c>", "notebook cell"),
         ("/tmp/ipython-input-1-99.py", "notebook cell"),
-        ("/home/me/ipykernel/model.py", "model.py"),
+        ("/srv/ipykernel/model.py", "model.py"),
         ("D:\\work\\model.py", "model.py"),
         ("<string>", "<string>"),
     ],

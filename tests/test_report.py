@@ -51,7 +51,8 @@ def test_the_report_of_a_loaded_trace_is_the_same(trace: Trace) -> None:
 def test_names_in_the_report_are_escaped() -> None:
     trace = example(ATTACK)
     trace.title = ATTACK
-    Page(re.sub("<!doctype html>", "", report(trace)))
+    page = Page(re.sub("<!doctype html>", "", report(trace)))
+    assert ATTACK in "".join(page.words)
 
 
 @pytest.fixture(scope="module")

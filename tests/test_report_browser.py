@@ -10,10 +10,11 @@ import pytest
 from compiler_lab.observe.page import views_of
 from compiler_lab.observe.trace import Trace
 
-from .test_browser import PICTURES, Visit, chromium, context  # noqa: F401 # pyright: ignore[reportUnusedImport] - fixtures
+from .test_browser import PICTURES, Visit
 from .test_every_view import demo, recorded
 
 pytestmark = pytest.mark.browser
+WINDOW = 1500, 900
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def file(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_links_become_tabs(context: Any, file: Path, trace: Trace, request: pytest.FixtureRequest) -> None:  # noqa: F811
+def test_links_become_tabs(context: Any, file: Path, trace: Trace, request: pytest.FixtureRequest) -> None:
     visit = Visit(context, file)
     page = visit.page
     tabs, names = page.get_by_role("tab"), list(views_of(trace, trace)[0])
@@ -47,7 +48,7 @@ def test_links_become_tabs(context: Any, file: Path, trace: Trace, request: pyte
     assert visit.asked == [] and visit.said == []
 
 
-def test_without_script_every_view_can_be_read(chromium: Any, file: Path, trace: Trace) -> None:  # noqa: F811
+def test_without_script_every_view_can_be_read(chromium: Any, file: Path, trace: Trace) -> None:
     silent = chromium.new_context(java_script_enabled=False)
     page = silent.new_page()
     page.goto(file.as_uri())

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext
 
 import compiler_lab
 from compiler_lab.observe.trace import Trace
 
-from .conftest import require
 from .test_axe_browser import found as wrong
-from .test_browser import FLAGS, Visit
+from .test_browser import Visit
 
 pytestmark = pytest.mark.browser
+WINDOW = 1200, 900
 WIDE = 960
 
 
@@ -33,22 +32,6 @@ def traces() -> tuple[Trace, Trace]:
     made(x, w)
     trace.append(compiler_lab.profile_call(made, x, w, repeats=2).step())
     return trace, compiler_lab.record_torch(program, x, w, backend="aot_eager")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = require("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def context(chromium: Any, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
-    made = chromium.new_context(color_scheme=request.param, reduced_motion="reduce", viewport={"width": 1200, "height": 900})
-    yield made
-    made.close()
 
 
 def opened(view: Any, context: BrowserContext, folder: Path) -> Visit:

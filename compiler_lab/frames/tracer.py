@@ -99,8 +99,7 @@ class Tracer:
         """The globals of an existing function, the same object for all functions of one module."""
         names = function.__globals__
         module = sys.modules.get(str(names.get("__name__")))
-        owned = module is not None and module.__dict__ is names
-        return self._scope(names, Source("constant", module) if owned else Source("attr", "__globals__", source))
+        return self._scope(names, Source("constant", module) if getattr(module, "__dict__", None) is names else Source("attr", "__globals__", source))
 
     def _scope(self, names: dict[str, Any], base: Source) -> Scope:
         if id(names) not in self.scopes:

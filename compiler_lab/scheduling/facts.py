@@ -102,22 +102,10 @@ def distinct(index: Index, variables: Iterable[Var]) -> tuple[int, bool]:
         if apart:
             return points, True
     if points <= FEW:
-        expression = tree(index)
-        return len({evaluate(expression, dict(zip((v.name for v in own), at, strict=True))) for at in itertools.product(*map(range, sizes))}), True
+        places = (dict(zip((v.name for v in own), at, strict=True)) for at in itertools.product(*map(range, sizes)))
+        return len({index.evaluate(lambda v, at=at: at[v.name]) for at in places}), True
     low, high = index.range()
     return min(points, hint(high) - hint(low) + 1), False
-
-
-def evaluate(expression: Any, values: Mapping[str, int]) -> int:
-    """The number that a ``tree`` gives; a variable that is not named is 0."""
-    total: int = expression[0]
-    for c, atom in expression[1]:
-        if isinstance(atom, str):
-            total += c * values.get(atom, 0)
-        else:
-            inner = evaluate(atom[1], values)
-            total += c * (inner // atom[2] if atom[0] == "div" else inner % atom[2])
-    return total
 
 
 def operations_of(node: LoopNode | SerialNode) -> int:
