@@ -25,7 +25,7 @@ from ..lowering.sizes import hint, is_number
 from .artifact import MemoryPlan, Schedule
 from .in_place import pairs
 from .ir import FRESH, OUT_VARIANTS, ExternGroup, Group, Slot
-from .order import group_reads, group_writes, lifetimes
+from .order import group_reads, group_writes, held, lifetimes
 from .places import aligned, blocks, gap, search
 
 Spans = Mapping[str, tuple[int, int]]
@@ -201,11 +201,6 @@ def _back(moved: Sequence[Slot], laid: list[Slot], arena: int) -> list[Slot]:
 
 
 # ---- figures and reasons ----
-
-
-def held(program: LoopProgram) -> dict[str, int]:
-    """Bytes of the inputs that nobody but a backward holds: each is there from the start to its last reader. A forward's are its caller's."""
-    return {s.name: s.cost for s in program.inputs if s.name not in program.lent} if program.stage.endswith("backward") else {}
 
 
 def outside(program: LoopProgram, groups: Sequence[Group], slots: Sequence[Slot]) -> int:

@@ -77,12 +77,17 @@ def peak(groups: Sequence[Group], sizes: dict[str, int], to_the_end: frozenset[s
     return most
 
 
+def held(program: LoopProgram) -> dict[str, int]:
+    """Bytes of the inputs that nobody but a backward holds: each is there from the start to its last reader. A forward's are its caller's."""
+    return {s.name: s.cost for s in program.inputs if s.name not in program.lent} if program.stage.endswith("backward") else {}
+
+
 def order(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
     """Topological by first position, greedily by bytes, or either with what only adds bytes put off until it is needed: whichever peaks lowest, then
     holds least at the average; program order where they are equal. What a backward alone holds counts until its last reader."""
     outputs = frozenset(o.buffer for o in program.outputs if isinstance(o, TensorView))
     sizes = {spec.name: spec.cost for g in groups for spec in group_writes(g)}
-    own = {s.name: s.cost for s in program.inputs if s.name not in program.lent} if program.stage.endswith("backward") else {}
+    own = held(program)
     needs = _needs(groups)
     plain = _by_position(needs)
     thrifty = _by_bytes(groups, needs, {name: size for name, size in sizes.items() if name not in outputs})
