@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .core.imports import importing
+from .core.collecting import importing
 
 if TYPE_CHECKING:
     from .aot.decompose import decompose as decompose

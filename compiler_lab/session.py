@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 from torch import Tensor
 
+from .core.collecting import importing
 from .core.errors import UnknownOption
-from .core.imports import importing
 from .core.options import Options
 from .frames.entries import Stats
 from .frames.entry import CompiledFunction, compile_function

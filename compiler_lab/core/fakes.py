@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .clock import Clock, spent
-from .imports import importing
+from .collecting import importing
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..core.artifact import Artifact, Decision, Item, Plain
+from ..core.collecting import uncollected
 from ..core.provenance import shown_name
-from .collecting import uncollected
 from .lineage import Key, Lineage, SourceLine, lineage
 from .trace import ABOUT_FRAMES, Step, Trace, source_files
 
@@ -24,7 +24,7 @@ AROUND = 3
 BRIEF = 40  # lines of each step in text/plain
 
 
-@uncollected
+@uncollected()
 def view_data(trace: Trace, only: Sequence[str] | None = None) -> dict[str, Plain]:
     """The trace, or its steps named ``only``, as JSON-able data; lineage goes through all steps in any case.
 
@@ -188,7 +188,7 @@ def _stretches(lines: Iterable[int], length: int) -> list[tuple[int, int]]:
     return found
 
 
-@uncollected
+@uncollected()
 def fragment(trace: Trace, only: Sequence[str] | None = None) -> str:
     """The pipeline view of ``trace`` (or of its steps named ``only``) as self-contained HTML, for a notebook's output cell."""
     from compiler_lab_widgets.pipeline_view import render

@@ -26,9 +26,9 @@ import torch
 
 from ..core.artifact import Artifact, Decision, Item, Plain
 from ..core.clock import Span
+from ..core.collecting import uncollected
 from ..core.errors import InvalidIR, Unsupported
 from ..core.provenance import Location, is_library
-from .collecting import uncollected
 from .sources import lines_of
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Trace:
     def __repr__(self) -> str:
         return f"Trace({self.title!r}, {len(self.steps)} steps, {len(self.graphs)} graphs)"
 
-    @uncollected
+    @uncollected()
     def to_json(self) -> dict[str, Plain]:
         """{"format", "version", "title", "environment", "sources", "artifacts", "steps"}: see ``VERSION``."""
         artifacts = self.artifacts()
@@ -190,7 +190,7 @@ class Trace:
         return {**head, "sources": sources, "artifacts": data, "steps": steps}
 
     @staticmethod
-    @uncollected
+    @uncollected()
     def from_json(data: Mapping[str, Any]) -> Trace:
         """Raises ``InvalidIR`` where ``data`` is not a trace of this version."""
         if data.get("format") != FORMAT:
@@ -218,7 +218,7 @@ class Trace:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise InvalidIR("this trace is damaged", why=f"{type(error).__name__}: {error}", hint="record it again") from error
 
-    @uncollected
+    @uncollected()
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a zip with one ``trace.json``; a file that is there is replaced only when the new one is whole."""
         target = Path(path)
@@ -228,7 +228,7 @@ class Trace:
         partial.replace(target)
 
     @staticmethod
-    @uncollected
+    @uncollected()
     def load(path: str | os.PathLike[str]) -> Trace:
         """Reads what ``save`` wrote, or bare JSON. Raises ``InvalidIR`` for anything else, ``FileNotFoundError`` for nothing."""
         raw = Path(path).read_bytes()

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.artifact import Artifact, Plain
+from ..core.collecting import uncollected
 from ..core.errors import UnknownOption
 from ..core.report import Report
-from .collecting import uncollected
 from .trace import Step, Trace
 
 
@@ -68,11 +68,11 @@ class View(Report):
     data: Mapping[str, Plain]
     answer: Callable[[Any], Any] | None = None
 
-    @uncollected
+    @uncollected()
     def text(self) -> str:
         return _drawing(self.name).text(self.data)
 
-    @uncollected
+    @uncollected()
     def html(self) -> str:
         """A fragment that needs no network, no kernel and no script to be read."""
         return _drawing(self.name).render(self.data)
@@ -102,7 +102,7 @@ class View(Report):
         write_whole(path, document(str(self.data.get("title", self.name)), self.html()))
 
 
-@uncollected
+@uncollected()
 def view(of: Trace | Artifact, name: str = "pipeline", **options: Any) -> View:
     """``name`` is a row of ``VIEWS``; ``options`` are those of its data function. Raises ``UnknownOption`` for another name."""
     if name not in VIEWS:
