@@ -109,6 +109,13 @@ def apart_in_memory() -> Generator[None]:
         yield
 
 
+class Interpreted(Program):
+    """A program that needs no library."""
+
+    def check(self) -> None:
+        self.kernels.check()
+
+
 def interpreted(kernels: Any) -> Program:
     boxed = kernels.calls.boxed if kernels.calls is not None else "_boxed_call" in kernels.wrapper
 
@@ -119,7 +126,7 @@ def interpreted(kernels: Any) -> Program:
         return kernels.schedule.run(*given)
 
     call._boxed_call = boxed  # type: ignore[attr-defined]
-    return Program(kernels, None, None, call)
+    return Interpreted(kernels, None, None, call)
 
 
 WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {

@@ -262,24 +262,24 @@ def test_without_dot_it_says_what_to_install_and_with_a_slow_one_that_it_was_end
 
 
 class Cells(html.parser.HTMLParser):
-    """The rows of the last table, and whether tags balance."""
+    """The rows of each table, and whether tags balance."""
 
     VOID = ("meta", "br", "rect", "path", "input")
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.rows: list[list[str]] = []
+        self.tables: list[list[list[str]]] = []
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         if tag not in self.VOID:
             self.open.append(tag)
         if tag == "table":
-            self.rows = []
+            self.tables.append([])
         if tag == "tr":
-            self.rows.append([])
+            self.tables[-1].append([])
         if tag in ("td", "th"):
-            self.rows[-1].append("")
+            self.tables[-1][-1].append("")
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.VOID:
@@ -287,14 +287,15 @@ class Cells(html.parser.HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] in ("td", "th"):
-            self.rows[-1][-1] += data
+            self.tables[-1][-1][-1] += data
 
 
 def twin(text: str) -> list[dict[str, str]]:
     cells = Cells()
     cells.feed(text)
     assert cells.open == []
-    head, *rows = cells.rows
+    head = cells.tables[-1][0]
+    rows = [row for first, *rows in cells.tables if first == head for row in rows]  # a long one comes in parts
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
